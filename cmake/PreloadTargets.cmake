@@ -1,0 +1,16 @@
+# preload_options carries the warnings and sanitizers every target of ours is built with.
+
+add_library(preload_options INTERFACE)
+target_include_directories(preload_options INTERFACE "${PROJECT_SOURCE_DIR}/src"
+                                                      "${PROJECT_SOURCE_DIR}/include")
+target_compile_definitions(preload_options INTERFACE PRELOAD_VERSION="${PROJECT_VERSION}")
+target_compile_options(preload_options INTERFACE
+  $<$<COMPILE_LANGUAGE:C,CXX>:-Wall -Wextra -Wconversion -fvisibility=hidden>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>
+  $<$<AND:$<BOOL:${PRELOAD_WERROR}>,$<COMPILE_LANGUAGE:C,CXX>>:-Werror>
+  $<$<AND:$<BOOL:${PRELOAD_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings -Xcompiler=-Werror>)
+if(PRELOAD_SANITIZE)
+  target_compile_options(preload_options INTERFACE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${PRELOAD_SANITIZE} -fno-omit-frame-pointer>)
+  target_link_options(preload_options INTERFACE -fsanitize=${PRELOAD_SANITIZE})
+endif()

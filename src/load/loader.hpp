@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/cancel.hpp"
+#include "base/hash.hpp"
+#include "checkpoint/checkpoint.hpp"
+#include "memory/slab.hpp"
+#include "plan/load_plan.hpp"
+
+namespace preload {
+
+struct LoadOptions {
+  std::uint64_t ring_bytes = 512 * kMiB;  // host bounce memory of this rank, all threads together
+  int threads = 0;                        // 0: as many as the CPUs this rank may use, at most 16
+  int device = 0;                         // CUDA ordinal, for device memory
+};
+
+// Read by the progress reporters while the load runs.
+struct LoadProgress {
+  std::atomic<std::uint64_t> bytes{0};
+  std::atomic<std::uint64_t> total_bytes{0};
+};
+
+struct LoadResult {
+  std::vector<Hash128> served;  // per program tensor: over its row-major bytes; aliases repeat
+  std::vector<Hash128> source;  // per plan op: contribution to its source tensor's hash
+  std::uint64_t bytes_read = 0;
+  double seconds = 0;           // first read to last byte hashed
+};
+
+// Executes `plan` into `memory`. Throws Error(kCheckpoint) naming file and range when bytes that
+// the headers promised are not there or cannot be read, Error(kDevice) from the GPU, Cancelled.
+LoadResult load(const LoadPlan& plan, const CopyProgram& program, const Checkpoint& checkpoint,
+                SlabMemory& memory, const LoadOptions& options, LoadProgress& progress,
+                const Cancel& cancel);
+
+}  // namespace preload

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "model/copy_program.hpp"
+#include "model/model_spec.hpp"
+#include "plan/topology.hpp"
+
+namespace preload {
+
+// What the user asks the weights to look like. The same on every rank.
+struct LayoutRequest {
+  std::string layout = "vllm";        // "vllm" or "hf"
+  std::optional<DType> dtype;         // --dtype; unset is auto
+  std::vector<std::string> ignore;    // checkpoint tensors to leave alone (names or globs)
+  friend bool operator==(const LayoutRequest&, const LayoutRequest&) = default;
+};
+
+// The copy program of one rank. Pure: the same inputs give the same program on every machine.
+// Throws Error(kModel) listing every tensor that no rule consumes, every needed one that is absent
+// and every shape that contradicts the config, or why the model cannot be sharded like this.
+CopyProgram make_program(const Checkpoint& checkpoint, const ModelSpec& spec,
+                         const LayoutRequest& request, const ParallelSizes& sizes,
+                         const RankCoords& rank);
+
+// Architectures with sharding rules, sorted: what a refusal lists.
+std::vector<std::string> known_architectures();
+
+}  // namespace preload

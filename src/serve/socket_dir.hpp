@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "model/copy_program.hpp"
+
+namespace preload {
+
+// The directory that daemons and clients meet in: --weight-cache-socket-dir, else
+// $PRELOAD_SOCKET_DIR, else /tmp/preload-<uid>.
+class SocketDir {
+ public:
+  // Creates it (0700) when `create`. Throws Error(kUsage) with path, owner and remedy when it is a
+  // symlink, not ours, writable by others (the derived one: readable by others), or on a network
+  // file system; Error(kUnavailable) when it is not there and not to be created.
+  static SocketDir open(const std::string& given, bool create);
+
+  int fd() const noexcept { return fd_.get(); }
+  const std::string& path() const noexcept { return path_; }
+  // "/proc/self/fd/<dirfd>/<name>": no race, no 107-byte limit.
+  std::string proc_path(const std::string& name) const;
+  std::vector<std::string> list() const;  // entry names, sorted
+
+ private:
+  SocketDir(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  Fd fd_;
+  std::string path_;
+};
+
+// Identity of one daemon within the directory.
+struct Endpoint {
+  std::string device;  // "gpu-8-4-4-4-12", "mig-…" or "host:<local rank>", lower case
+  std::string slot;    // empty, or [a-z0-9-]{1,32}
+  Role role = Role::kTarget;
+
+  std::string stem() const;  // <h>[.<slot>][_draft]
+  std::string socket_name() const { return stem() + ".sock"; }
+  std::string lock_name() const { return stem() + ".lock"; }
+  std::string state_name() const { return stem() + ".state"; }
+};
+
+// flock on <stem>.lock, taken before anything is read or allocated; the file is never unlinked.
+// Throws Error(kBusy) naming the holder's pid within a second.
+Fd take_lock(const SocketDir& directory, const Endpoint& endpoint);
+// A probe that never disturbs a holder.
+bool lock_is_held(const SocketDir& directory, const std::string& lock_name);
+
+// The `.state` file beside the lock: what a rank does before it serves. It counts only while the
+// lock is held; a failure leaves a tombstone.
+struct StateFile {
+  std::string state;  // LOADING, READY, FAILED
+  std::string device, slot, role;
+  std::string job;
+  std::string boot_id;
+  int pid = 0;
+  int global_rank = 0;
+  int local_size = 1;  // daemons of this job in this directory
+  std::string model;
+  std::uint64_t bytes = 0, total_bytes = 0;  // progress
+  std::int64_t time_ms = 0;                  // of writing, since the epoch
+  std::string code, text;                    // tombstone
+  int exit_status = 0;
+};
+void write_state(const SocketDir& directory, const Endpoint& endpoint, const StateFile& state);
+std::optional<StateFile> read_state(const SocketDir& directory, const std::string& state_name);
+
+}  // namespace preload
