@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/log.hpp"
+#include "checkpoint/checkpoint.hpp"
+#include "memory/slab.hpp"
+#include "model/layout.hpp"
+#include "plan/topology.hpp"
+
+namespace preload::cli {
+
+// What selects bytes and layout: shared by serve, plan, key and verify.
+struct ModelOptions {
+  std::string model;
+  OpenOptions open;
+  LayoutRequest layout;
+  std::string hf_overrides;  // JSON object or empty
+  std::optional<int> dp;
+  int pp = 1;
+  int tp = 1;
+};
+
+struct ServeOptions {
+  ModelOptions model;
+  std::optional<bool> cuda;      // --device; unset: cuda where there is a GPU, else host
+  HandleKind export_kind = HandleKind::kVmm;  // --export, for cuda
+  std::string slot;
+  std::string socket_dir;        // "" = the default
+  std::uint64_t ring_bytes = 512 * kMiB;
+  int threads = 0;               // --reader-threads, 0 = by the CPUs at hand
+  std::vector<unsigned> allow_uids;
+  log::Level log_level = log::Level::kInfo;
+};
+
+// Flags, then environment, then defaults; `-` and `_` alike. Throws Error(kUsage) naming the flag.
+ServeOptions parse_serve_options(const std::vector<std::string>& arguments);
+
+}  // namespace preload::cli

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/cancel.hpp"
+#include "checkpoint/checkpoint.hpp"
+#include "plan/key.hpp"
+
+namespace preload {
+
+// Hashes whole source tensors from their files on the CPU, several threads, bounded memory.
+std::vector<SourceHash> hash_sources(const Checkpoint& checkpoint,
+                                     const std::vector<std::uint32_t>& sources, int threads,
+                                     const Cancel& cancel);
+
+// The receipt store under the cache root: hashes remembered under the files' stat receipts (name,
+// inode, size, mtime, ctime). Throws never: an unreadable store is a store without the entry.
+std::optional<std::vector<SourceHash>> recall_hashes(const Checkpoint& checkpoint);
+void remember_hashes(const Checkpoint& checkpoint, const std::vector<SourceHash>& hashes);
+
+}  // namespace preload
