@@ -28,14 +28,13 @@ enum class Errc {
 };
 
 int exit_status(Errc code) noexcept;
-std::string_view wire_code(Errc code) noexcept;                       // "busy", "mismatch", ...
-std::optional<Errc> errc_from_wire(std::string_view code) noexcept;   // inverse of wire_code
+std::string_view wire_code(Errc code) noexcept;                      // "busy", "mismatch", ...
+std::optional<Errc> errc_from_wire(std::string_view code) noexcept;  // inverse of wire_code
 
 // The one exception type. The text names the thing (tensor, file, rank, peer) and the remedy.
 class Error : public std::exception {
  public:
-  Error(Errc code, std::string text,
-        std::source_location where = std::source_location::current());
+  Error(Errc code, std::string text, std::source_location where = std::source_location::current());
 
   const char* what() const noexcept override { return text_.c_str(); }
   Errc code() const noexcept { return code_; }
