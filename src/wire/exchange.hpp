@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "wire/frame.hpp"
+#include "wire/messages.hpp"
+
+namespace preload::wire {
+
+// The refusal that a peer sent: its code and text as an Error, the rest beside it.
+class PeerError : public Error {
+ public:
+  explicit PeerError(ErrorReply reply);
+  const ErrorReply& reply() const noexcept { return reply_; }
+
+ private:
+  ErrorReply reply_;
+};
+
+// One request and its reply on a connected socket, both within `timeout_ms`. Throws PeerError when
+// the peer refuses, Error(kProtocol) when it answers something else, Error(kUnavailable) when it
+// is gone or silent.
+Frame exchange(int socket, Type type, std::string_view body, const std::vector<int>& fds,
+               int timeout_ms);
+
+HelloReply call_hello(int socket, const HelloRequest& request, int timeout_ms);
+DescribeReply call_describe(int socket, int timeout_ms);
+DaemonStatus call_status(int socket, int timeout_ms);
+ReleaseReply call_release(int socket, const ReleaseRequest& request, int timeout_ms);
+StopReply call_stop(int socket, const StopRequest& request, int timeout_ms);
+
+// What an attach brings: everything, or an exception and no descriptor.
+struct Attached {
+  AttachReply reply;
+  Fd manifest;
+  std::vector<Fd> slab_fds;  // one per slab; empty Fd where the slab's handle is in the reply
+};
+// `lease` is the read end of the lease pipe; the caller keeps the write end and may close `lease`
+// afterwards.
+Attached call_attach(int socket, const AttachRequest& request, int lease, int timeout_ms);
+
+}  // namespace preload::wire
