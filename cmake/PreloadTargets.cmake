@@ -11,6 +11,7 @@ target_compile_options(preload_options INTERFACE
   $<$<AND:$<BOOL:${PRELOAD_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings -Xcompiler=-Werror>)
 if(PRELOAD_SANITIZE)
   target_compile_options(preload_options INTERFACE
-    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${PRELOAD_SANITIZE} -fno-omit-frame-pointer>)
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${PRELOAD_SANITIZE} -fno-sanitize-recover=all
+      -fno-omit-frame-pointer>)
   target_link_options(preload_options INTERFACE -fsanitize=${PRELOAD_SANITIZE})
 endif()
