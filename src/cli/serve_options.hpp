@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "checkpoint/checkpoint.hpp"
+#include "cli/options.hpp"
 #include "memory/slab.hpp"
 #include "model/layout.hpp"
 #include "plan/topology.hpp"
@@ -28,15 +29,19 @@ struct ModelOptions {
 
 struct ServeOptions {
   ModelOptions model;
-  std::optional<bool> cuda;      // --device; unset: cuda where there is a GPU, else host
+  std::optional<bool> cuda;  // --device; unset: cuda where there is a GPU, else host
   HandleKind export_kind = HandleKind::kVmm;  // --export, for cuda
   std::string slot;
-  std::string socket_dir;        // "" = the default
+  std::string socket_dir;  // "" = the default
   std::uint64_t ring_bytes = 512 * kMiB;
-  int threads = 0;               // --reader-threads, 0 = by the CPUs at hand
+  int threads = 0;  // --reader-threads, 0 = by the CPUs at hand
   std::vector<unsigned> allow_uids;
   log::Level log_level = log::Level::kInfo;
 };
+
+// What selects bytes and layout, for every command that takes a model. `model` stays empty when it
+// is not given.
+ModelOptions model_options(const ParsedOptions& options);
 
 // Flags, then environment, then defaults; `-` and `_` alike. Throws Error(kUsage) naming the flag.
 ServeOptions parse_serve_options(const std::vector<std::string>& arguments);

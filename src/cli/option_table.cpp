@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/option_table.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace preload::cli {
+namespace {
+
+constexpr std::string_view kModelCommands = "serve plan key";
+constexpr std::string_view kLocalCommands = "status wait attach verify release stop";
+
+constexpr auto kOptions = std::to_array<OptionSpec>({
+    // What selects bytes and layout.
+    {"model", "", "DIR_OR_HF_ID", kModelCommands,
+     "checkpoint directory, or a hub id that the local hub cache holds"},
+    {"tensor-parallel-size", "tp", "N", kModelCommands, "ranks that share each layer [1]"},
+    {"pipeline-parallel-size", "pp", "N", kModelCommands, "stages that share the layers [1]"},
+    {"data-parallel-size", "dp", "N", kModelCommands, "replicas [ranks / (tp * pp)]"},
+    {"dtype", "", "TYPE", kModelCommands,
+     "auto, float16 (half), bfloat16 or float32 (float); auto is the config's type in the vllm "
+     "layout and the stored types in hf [auto]"},
+    {"layout", "", "NAME", kModelCommands,
+     "vllm (fused, the engine's names) or hf (names as stored) [vllm]"},
+    {"hf-overrides", "", "JSON", kModelCommands,
+     "object laid over config.json; --hf-overrides.KEY VALUE sets one key"},
+    {"revision", "", "NAME", kModelCommands, "revision of a hub id [main]"},
+    {"load-format", "", "FORMAT", kModelCommands, "auto or safetensors [auto]"},
+    {"rebuild-index", "", "", kModelCommands,
+     "take the tensors from the files' headers when the index is stale"},
+    {"ignore-tensor", "", "GLOB", kModelCommands,
+     "leave checkpoint tensors of this name alone (* and ?); may be repeated", true},
+    // What a daemon does with them.
+    {"device", "", "KIND", "serve", "cuda or host [cuda where there is a GPU, else host]"},
+    {"export", "", "KIND", "serve", "handles for clients on cuda: vmm or cuda-ipc [vmm]"},
+    {"ring-bytes", "", "SIZE", "serve", "host bounce memory of a rank, e.g. 256M [512M]"},
+    {"reader-threads", "", "N", "serve", "reading threads of a rank [by its CPUs]"},
+    {"allow-uid", "", "UID", "serve",
+     "user id that may attach besides ours and root; may be repeated", true},
+    {"log-level", "", "LEVEL", "serve",
+     "debug, info, warn, error or off [$PRELOAD_LOG_LEVEL, else info]"},
+    // Where daemons and clients meet, and which daemons are meant.
+    {"weight-cache-socket-dir", "", "DIR", "serve status wait attach verify release stop",
+     "directory of the sockets [$PRELOAD_SOCKET_DIR, else /tmp/preload-<uid>]"},
+    {"slot", "", "NAME", "serve status wait attach verify release stop",
+     "one of several daemons of a GPU: a-z, 0-9 and '-', at most 32 characters"},
+    {"gpu", "", "UUID|INDEX|host:N", kLocalCommands, "only the daemon of this device"},
+    {"role", "", "ROLE", kLocalCommands, "target or draft [target]"},
+    {"timeout", "", "SECONDS", kLocalCommands, "how long to wait at most"},
+    {"job", "", "ID", "wait", "wait for this job [the newest]"},
+    {"job", "", "", "stop", "end the whole job, also its ranks on other nodes"},
+    {"all", "", "", "attach", "every local daemon"},
+    {"dump", "", "DIR", "attach", "write what is attached to DIR/rank<global>….safetensors"},
+    {"tensors", "", "", "attach", "list the tensors in the JSON"},
+    {"against", "", "DIR", "verify", "compare with the checkpoint in DIR itself"},
+    {"force", "", "", "release", "release now, open leases or not"},
+    // Planning.
+    {"ranks", "", "N", "plan", "ranks to plan for"},
+    {"nodes", "", "K", "plan", "nodes they are spread over [1]"},
+    {"rank", "", "R", "plan key", "this rank only"},
+    {"summary", "", "", "plan", "leave the tensors out"},
+    {"json", "", "", "plan key status wait attach verify", "print JSON"},
+});
+
+constexpr auto kCommands = std::to_array<CommandSpec>({
+    {"serve", "", "load the model's weights and serve them; under srun or mpirun one rank a GPU"},
+    {"plan", "", "show what each rank would hold and read; needs no GPU and no MPI"},
+    {"status", "", "list the local daemons"},
+    {"wait", "", "wait until the local daemons of a job are ready"},
+    {"attach", "", "map what a local daemon serves and show it"},
+    {"verify", "", "recompute every tensor's hash where it lies"},
+    {"key", "DIR", "print the key and the checkpoint's id"},
+    {"release", "", "let go of the weights when the last lease ends"},
+    {"stop", "", "end the local daemons"},
+});
+
+constexpr std::string_view kBecauseNodes = "the launcher spreads the ranks over the nodes";
+constexpr std::string_view kBecauseMeet = "the launcher makes the ranks find each other";
+constexpr std::string_view kBecauseDp = "replicas follow from --data-parallel-size and the rank";
+constexpr auto kReplaced = std::to_array<ReplacedFlag>({
+    {"nnodes", kBecauseNodes},
+    {"node-rank", kBecauseNodes},
+    {"master-addr", kBecauseMeet},
+    {"master-port", kBecauseMeet},
+    {"weight-cache-master-port", kBecauseMeet},
+    {"weight-cache-draft-master-port", kBecauseMeet},
+    {"data-parallel-size-local", kBecauseDp},
+    {"data-parallel-start-rank", kBecauseDp},
+    {"data-parallel-address", kBecauseMeet},
+});
+
+}  // namespace
+
+std::span<const OptionSpec> option_table() noexcept { return kOptions; }
+std::span<const CommandSpec> command_table() noexcept { return kCommands; }
+std::span<const ReplacedFlag> replaced_flags() noexcept { return kReplaced; }
+
+const CommandSpec* find_command(std::string_view name) noexcept {
+  const auto at = std::ranges::find(kCommands, name, &CommandSpec::name);
+  return at == kCommands.end() ? nullptr : &*at;
+}
+
+bool takes(const OptionSpec& option, std::string_view command) noexcept {
+  std::string_view rest = option.commands;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    if (rest.substr(0, end) == command) return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
+}
+
+}  // namespace preload::cli

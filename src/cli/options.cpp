@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cxxopts.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "cli/option_table.hpp"
+#include "cli/replaced_flags.hpp"
+
+namespace preload::cli {
+namespace {
+
+using nlohmann::json;
+
+const OptionSpec* find_option(std::string_view command, std::string_view name, bool abbreviated) {
+  for (const OptionSpec& option : option_table()) {
+    if ((abbreviated ? option.abbreviation : option.name) == name && takes(option, command)) {
+      return &option;
+    }
+  }
+  return nullptr;
+}
+
+[[noreturn]] void refuse_unknown(std::string_view command, const std::string& argument,
+                                 const std::string& name) {
+  std::vector<std::string> known;
+  for (const OptionSpec& option : option_table()) {
+    if (takes(option, command)) known.emplace_back(option.name);
+  }
+  const std::optional<std::string> near = nearest(name, known);
+  throw Error(
+      Errc::kUsage,
+      fmt::format("unknown option {} of 'preload {}'{}; see 'preload {} --help'", argument, command,
+                  near ? fmt::format(": did you mean --{}?", *near) : "", command));
+}
+
+// A value of a dotted key: JSON where it parses as such, text otherwise.
+json dotted_value(const std::string& text) {
+  json value = json::parse(text, nullptr, false);
+  return value.is_discarded() ? json(text) : value;
+}
+
+void set_dotted(json& object, std::string_view path, json value) {
+  json* at = &object;
+  while (true) {
+    const std::size_t dot = path.find('.');
+    const std::string key(path.substr(0, dot));
+    if (dot == std::string_view::npos) {
+      (*at)[key] = std::move(value);
+      return;
+    }
+    at = &(*at)[key];
+    if (!at->is_object()) *at = json::object();
+    path.remove_prefix(dot + 1);
+  }
+}
+
+// argv as cxxopts expects it: long names with '-', one spelling an option, dotted keys taken out.
+struct Normalised {
+  std::vector<std::string> arguments;
+  std::map<std::string, json, std::less<>> dotted;  // option -> object made of its dotted keys
+};
+
+Normalised normalise(std::string_view command, const std::vector<std::string>& arguments) {
+  Normalised out;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--") {
+      out.arguments.insert(out.arguments.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i),
+                           arguments.end());
+      break;
+    }
+    if (argument.size() < 2 || argument[0] != '-') {
+      out.arguments.push_back(argument);
+      continue;
+    }
+    const bool is_long = argument[1] == '-';
+    const std::size_t equals = argument.find('=');
+    const std::string whole =
+        argument.substr(is_long ? 2 : 1, equals == std::string::npos ? std::string::npos
+                                                                     : equals - (is_long ? 2 : 1));
+    const std::size_t dot = is_long ? whole.find('.') : std::string::npos;
+    std::string name = whole.substr(0, dot);
+    std::replace(name.begin(), name.end(), '_', '-');
+
+    const OptionSpec* option = find_option(command, name, !is_long);
+    if (option == nullptr) {
+      if (is_long) refuse_replaced_flag(command, name, arguments);
+      refuse_unknown(command, argument, name);
+    }
+    if (dot != std::string::npos && option->value != "JSON") {
+      refuse_unknown(command, argument, name);
+    }
+    std::optional<std::string> value;
+    if (equals != std::string::npos) {
+      value = argument.substr(equals + 1);
+    } else if (!option->value.empty()) {
+      if (++i == arguments.size()) {
+        throw Error(Errc::kUsage, fmt::format("{} needs a value: --{} {}", argument, option->name,
+                                              option->value));
+      }
+      value = arguments[i];
+    }
+    if (dot != std::string::npos) {
+      set_dotted(out.dotted[std::string(option->name)], std::string_view(whole).substr(dot + 1),
+                 dotted_value(*value));
+    } else {
+      out.arguments.push_back(value ? fmt::format("--{}={}", option->name, *value)
+                                    : fmt::format("--{}", option->name));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+ParsedOptions::ParsedOptions(std::string_view command, const std::vector<std::string>& arguments) {
+  const Normalised normalised = normalise(command, arguments);
+  cxxopts::Options parser("preload");
+  for (const OptionSpec& option : option_table()) {
+    if (!takes(option, command)) continue;
+    const std::string name(option.name);
+    if (option.value.empty()) {
+      parser.add_options()(name, "", cxxopts::value<bool>());
+    } else {
+      parser.add_options()(name, "", cxxopts::value<std::string>());
+    }
+  }
+  std::vector<const char*> argv{"preload"};
+  for (const std::string& argument : normalised.arguments) argv.push_back(argument.c_str());
+  try {
+    const cxxopts::ParseResult result = parser.parse(static_cast<int>(argv.size()), argv.data());
+    for (const auto& pair : result.arguments()) values_[pair.key()].push_back(pair.value());
+    positional_ = result.unmatched();
+  } catch (const cxxopts::exceptions::exception& error) {
+    throw Error(Errc::kUsage, fmt::format("{}; see 'preload {} --help'", error.what(), command));
+  }
+  for (const auto& [name, object] : normalised.dotted) {
+    json merged = json::object();
+    if (const auto given = text(name)) {
+      merged = json::parse(*given, nullptr, false);
+      if (!merged.is_object()) {
+        throw Error(Errc::kUsage, fmt::format("--{} must be a JSON object: {}", name, *given));
+      }
+    }
+    merged.merge_patch(object);
+    values_[name] = {merged.dump()};
+  }
+  const CommandSpec* spec = find_command(command);
+  const std::size_t expected = spec == nullptr || spec->positional.empty() ? 0 : 1;
+  if (positional_.size() > expected) {
+    throw Error(Errc::kUsage, fmt::format("unexpected argument '{}' of 'preload {}'",
+                                          positional_[expected], command));
+  }
+}
+
+bool ParsedOptions::has(std::string_view name) const {
+  const auto at = values_.find(name);
+  return at != values_.end() && at->second.back() != "false";
+}
+
+std::optional<std::string> ParsedOptions::text(std::string_view name) const {
+  const auto at = values_.find(name);
+  if (at == values_.end()) return std::nullopt;
+  return at->second.back();
+}
+
+std::vector<std::string> ParsedOptions::all(std::string_view name) const {
+  const auto at = values_.find(name);
+  return at == values_.end() ? std::vector<std::string>{} : at->second;
+}
+
+std::optional<double> ParsedOptions::seconds(std::string_view name) const {
+  const std::optional<std::string> given = text(name);
+  if (!given) return std::nullopt;
+  double value = 0;
+  const char* end = given->data() + given->size();
+  const auto [at, failure] = std::from_chars(given->data(), end, value);
+  if (failure != std::errc{} || at != end || !std::isfinite(value) || value < 0) {
+    throw Error(Errc::kUsage,
+                fmt::format("--{} must be a number of seconds, 0 or more: '{}'", name, *given));
+  }
+  return value;
+}
+
+std::optional<int> ParsedOptions::number(std::string_view name, int least) const {
+  const std::optional<std::string> given = text(name);
+  if (!given) return std::nullopt;
+  int value = 0;
+  const char* end = given->data() + given->size();
+  const auto [at, failure] = std::from_chars(given->data(), end, value);
+  if (failure != std::errc{} || at != end || value < least) {
+    throw Error(Errc::kUsage,
+                fmt::format("--{} must be a whole number, {} or more: '{}'", name, least, *given));
+  }
+  return value;
+}
+
+std::optional<std::size_t> ParsedOptions::choice(
+    std::string_view name, const std::vector<std::string_view>& choices) const {
+  const std::optional<std::string> given = text(name);
+  if (!given) return std::nullopt;
+  const auto at = std::ranges::find(choices, *given);
+  if (at == choices.end()) {
+    throw Error(Errc::kUsage, fmt::format("--{} must be one of {}: '{}'", name,
+                                          fmt::join(choices, ", "), *given));
+  }
+  return static_cast<std::size_t>(at - choices.begin());
+}
+
+ClientOptions client_options(const ParsedOptions& options) {
+  ClientOptions client;
+  client.socket_dir = options.text("weight-cache-socket-dir").value_or("");
+  client.gpu = options.text("gpu");
+  client.slot = options.text("slot");
+  if (const auto role = options.choice("role", {"target", "draft"})) {
+    client.role = *role == 0 ? Role::kTarget : Role::kDraft;
+  }
+  client.json = options.has("json");
+  client.timeout_s = options.seconds("timeout");
+  return client;
+}
+
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
+  std::optional<std::string> best;
+  std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    // Levenshtein distance, one row at a time.
+    std::vector<std::size_t> row(candidate.size() + 1);
+    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (std::size_t i = 1; i <= word.size(); ++i) {
+      std::size_t diagonal = row[0];
+      row[0] = i;
+      for (std::size_t j = 1; j < row.size(); ++j) {
+        const std::size_t replaced = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
+        diagonal = row[j];
+        row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace preload::cli

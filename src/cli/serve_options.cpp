@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/serve_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace preload::cli {
+namespace {
+
+// vLLM's names of --dtype; an unset optional is auto.
+std::optional<DType> parse_dtype(const std::string& text) {
+  constexpr auto kNames = std::to_array<std::pair<std::string_view, DType>>({
+      {"half", DType::kF16},
+      {"float16", DType::kF16},
+      {"bfloat16", DType::kBF16},
+      {"float", DType::kF32},
+      {"float32", DType::kF32},
+  });
+  if (text == "auto") return std::nullopt;
+  for (const auto& [name, dtype] : kNames) {
+    if (name == text) return dtype;
+  }
+  throw Error(
+      Errc::kUsage,
+      fmt::format("--dtype must be one of auto, half, float16, bfloat16, float, float32: '{}'",
+                  text));
+}
+
+void check_load_format(const ParsedOptions& options) {
+  const std::string format = options.text("load-format").value_or("auto");
+  if (format == "ipc_cache") {
+    throw Error(Errc::kUsage,
+                "--load-format ipc_cache is how an engine attaches to a daemon; the daemon reads "
+                "the checkpoint itself: use auto or safetensors");
+  }
+  options.choice("load-format", {"auto", "safetensors"});
+}
+
+std::string check_slot(std::string slot) {
+  const bool good = !slot.empty() && slot.size() <= 32 && std::ranges::all_of(slot, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+  if (!good) {
+    throw Error(Errc::kUsage,
+                fmt::format("--slot must be 1 to 32 characters of a-z, 0-9 and '-': '{}'", slot));
+  }
+  return slot;
+}
+
+unsigned parse_uid(const std::string& text) {
+  unsigned uid = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, failure] = std::from_chars(text.data(), end, uid);
+  if (failure != std::errc{} || at != end) {
+    throw Error(Errc::kUsage, fmt::format("--allow-uid must be a numeric user id: '{}'", text));
+  }
+  return uid;
+}
+
+std::optional<bool> parse_device(const ParsedOptions& options) {
+  if (options.text("device") == "rocm") {
+    throw Error(Errc::kUsage, "--device rocm is not built yet: use cuda or host");
+  }
+  const auto device = options.choice("device", {"cuda", "host"});
+  if (!device) return std::nullopt;
+  return *device == 0;
+}
+
+}  // namespace
+
+ModelOptions model_options(const ParsedOptions& options) {
+  ModelOptions model;
+  model.model = options.text("model").value_or("");
+  if (options.has("model") && model.model.empty()) {
+    throw Error(Errc::kUsage, "--model is empty: give a checkpoint directory or a hub id");
+  }
+  model.tp = options.number("tensor-parallel-size", 1).value_or(1);
+  model.pp = options.number("pipeline-parallel-size", 1).value_or(1);
+  model.dp = options.number("data-parallel-size", 1);
+  model.open.revision = options.text("revision").value_or("main");
+  model.open.rebuild_index = options.has("rebuild-index");
+  check_load_format(options);
+  model.layout.dtype = parse_dtype(options.text("dtype").value_or("auto"));
+  options.choice("layout", {"vllm", "hf"});
+  model.layout.layout = options.text("layout").value_or("vllm");
+  model.layout.ignore = options.all("ignore-tensor");
+  model.hf_overrides = options.text("hf-overrides").value_or("");
+  if (!model.hf_overrides.empty() &&
+      !nlohmann::json::parse(model.hf_overrides, nullptr, false).is_object()) {
+    throw Error(Errc::kUsage,
+                fmt::format("--hf-overrides must be a JSON object: {}", model.hf_overrides));
+  }
+  return model;
+}
+
+ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
+  const ParsedOptions options("serve", arguments);
+  ServeOptions serve;
+  serve.model = model_options(options);
+  if (serve.model.model.empty()) {
+    throw Error(Errc::kUsage, "--model is missing: give a checkpoint directory or a hub id");
+  }
+  serve.cuda = parse_device(options);
+  if (const auto kind = options.choice("export", {"vmm", "cuda-ipc"})) {
+    if (serve.cuda == false) {
+      throw Error(Errc::kUsage, "--export is for --device cuda; the host device exports memfds");
+    }
+    serve.export_kind = *kind == 0 ? HandleKind::kVmm : HandleKind::kCudaIpc;
+  }
+  if (const auto slot = options.text("slot")) serve.slot = check_slot(*slot);
+  serve.socket_dir = options.text("weight-cache-socket-dir").value_or("");
+  if (const auto ring = options.text("ring-bytes")) {
+    const std::optional<std::uint64_t> bytes = parse_bytes(*ring);
+    if (!bytes || *bytes == 0) {
+      throw Error(Errc::kUsage,
+                  fmt::format("--ring-bytes must be a size such as 256M or 1GiB: '{}'", *ring));
+    }
+    serve.ring_bytes = *bytes;
+  }
+  serve.threads = options.number("reader-threads", 1).value_or(0);
+  for (const std::string& uid : options.all("allow-uid")) {
+    serve.allow_uids.push_back(parse_uid(uid));
+  }
+  const char* environment = std::getenv("PRELOAD_LOG_LEVEL");
+  if (const auto level = options.text("log-level")) {
+    serve.log_level = log::parse_level(*level);
+  } else if (environment != nullptr) {
+    serve.log_level = log::parse_level(environment);
+  }
+  return serve;
+}
+
+}  // namespace preload::cli
