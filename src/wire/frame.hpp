@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,18 @@ inline constexpr std::uint32_t kMaxBodyBytes = 1 << 20;
 inline constexpr std::size_t kMaxFds = 253;
 
 enum class Type : std::uint16_t {
-  kHello = 1, kAttach = 2, kDescribe = 3, kStatus = 4, kRelease = 5, kGetArtifact = 6,
-  kPutArtifact = 7, kDeposit = 8, kAdopt = 9, kHandover = 10, kStop = 11, kError = 12,
+  kHello = 1,
+  kAttach = 2,
+  kDescribe = 3,
+  kStatus = 4,
+  kRelease = 5,
+  kGetArtifact = 6,
+  kPutArtifact = 7,
+  kDeposit = 8,
+  kAdopt = 9,
+  kHandover = 10,
+  kStop = 11,
+  kError = 12,
 };
 
 struct Header {

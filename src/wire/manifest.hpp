@@ -34,18 +34,20 @@ struct ManifestSlab {
   TensorClass cls = TensorClass::kShared;
 };
 
-// The table: versioned header, fixed records, dims and string pools, then JSON. Written once by the
-// daemon into a sealed memfd, searched in place by clients.
+// The table: versioned header, fixed records, slabs, dims pool, hash table, string pool, then JSON.
+// Written once by the daemon into a sealed memfd, searched in place by clients. Throws
+// Error(kInternal) on what a view would refuse, e.g. a name that occurs twice.
 std::string encode_manifest(const std::vector<ManifestSlab>& slabs,
                             const std::vector<ManifestTensor>& tensors,
                             std::string_view metadata_json);
 
 // A view over encoded bytes. The constructor checks every bound once (slab ranges, pools, strides,
-// aliases) and throws Error(kProtocol); access afterwards cannot leave the bytes.
+// aliases) and throws Error(kProtocol); access afterwards cannot leave the bytes. Names and the
+// metadata are followed by a NUL that they do not contain: data() is a C string.
 class ManifestView {
  public:
   explicit ManifestView(std::span<const std::byte> bytes);
-  std::size_t size() const noexcept;
+  std::size_t size() const noexcept;  // tensors
   ManifestTensor operator[](std::size_t i) const noexcept;
   std::optional<std::uint32_t> find(std::string_view name) const noexcept;  // hash table in place
   std::size_t slab_count() const noexcept;
@@ -53,7 +55,13 @@ class ManifestView {
   std::string_view metadata_json() const noexcept;
 
  private:
-  std::span<const std::byte> bytes_;
+  struct Record;
+  Record record(std::size_t i) const noexcept;
+  std::string_view name_of(const Record& record) const noexcept;
+  void check_records() const;
+
+  std::span<const std::byte> records_, slabs_, dims_, slots_, strings_;
+  std::string_view metadata_;
 };
 
 }  // namespace preload::wire

@@ -96,11 +96,14 @@ struct AttachReply {
   std::size_t fd_count() const noexcept;
 };
 
+// A receipt of more bytes would crowd the rest of its frame out.
+inline constexpr std::size_t kMaxReceiptBytes = 512 * 1024;
+
 // What a daemon holds, for whoever wants to match before attaching.
 struct DescribeReply {
   std::string key, checkpoint;
   std::map<std::string, std::string> fields;
-  std::string receipt_json;  // empty: none
+  std::string receipt_json;  // empty: none; left out past kMaxReceiptBytes
   std::string gpu_uuid, slot, role, job, model, export_kind;
   int global_rank = 0, dp = 0, pp = 0, tp = 0;
   std::optional<int> ep;
@@ -128,11 +131,11 @@ struct DaemonStatus {
   std::uint64_t bytes = 0;   // to be loaded, or loaded
   std::uint64_t overhead_bytes = 0;
   std::uint64_t generation = 0;
-  double progress = 0;       // 0 … 1 of bytes
-  std::string export_kind;   // "host", "vmm", "cuda-ipc"; empty while loading
-  std::string version;       // the daemon's
+  double progress = 0;      // 0 … 1 of bytes
+  std::string export_kind;  // "host", "vmm", "cuda-ipc"; empty while loading
+  std::string version;      // the daemon's
   int local_size = 1;
-  std::string code, text;    // of a failure
+  std::string code, text;  // of a failure
   std::vector<LeaseStatus> leases;
   friend bool operator==(const DaemonStatus&, const DaemonStatus&) = default;
 };

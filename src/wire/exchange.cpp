@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/exchange.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace preload::wire {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int left_ms(Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  return left.count() > 0 ? static_cast<int>(left.count()) : 0;
+}
+
+Frame expect_reply(int socket, Type type, int timeout_ms) {
+  Frame frame = receive_frame(socket, timeout_ms);
+  if (frame.type == Type::kError) throw PeerError(error_reply_from_json(frame.body));
+  if (frame.type != type)
+    throw Error(Errc::kProtocol, fmt::format("the daemon answered message type {} with type {}",
+                                             static_cast<int>(type), static_cast<int>(frame.type)));
+  return frame;
+}
+
+}  // namespace
+
+PeerError::PeerError(ErrorReply reply)
+    : Error(reply.code, reply.message), reply_(std::move(reply)) {}
+
+Frame exchange(int socket, Type type, std::string_view body, const std::vector<int>& fds,
+               int timeout_ms) {
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  try {
+    send_frame(socket, type, body, fds, timeout_ms);
+  } catch (const Error& error) {
+    // A daemon that refuses before it has read everything closes: its reason may still be there.
+    if (error.code() != Errc::kUnavailable) throw;
+    try {
+      expect_reply(socket, type, 0);
+    } catch (const PeerError&) {
+      throw;
+    } catch (const Error&) {
+      // no reason was left: the failed send says it best
+    }
+    throw;
+  }
+  return expect_reply(socket, type, left_ms(deadline));
+}
+
+HelloReply call_hello(int socket, const HelloRequest& request, int timeout_ms) {
+  return hello_reply_from_json(
+      exchange(socket, Type::kHello, to_json(request), {}, timeout_ms).body);
+}
+
+DescribeReply call_describe(int socket, int timeout_ms) {
+  return describe_reply_from_json(exchange(socket, Type::kDescribe, "{}", {}, timeout_ms).body);
+}
+
+DaemonStatus call_status(int socket, int timeout_ms) {
+  return daemon_status_from_json(exchange(socket, Type::kStatus, "{}", {}, timeout_ms).body);
+}
+
+ReleaseReply call_release(int socket, const ReleaseRequest& request, int timeout_ms) {
+  return release_reply_from_json(
+      exchange(socket, Type::kRelease, to_json(request), {}, timeout_ms).body);
+}
+
+StopReply call_stop(int socket, const StopRequest& request, int timeout_ms) {
+  return stop_reply_from_json(exchange(socket, Type::kStop, to_json(request), {}, timeout_ms).body);
+}
+
+Attached call_attach(int socket, const AttachRequest& request, int lease, int timeout_ms) {
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  Frame frame = exchange(socket, Type::kAttach, to_json(request), {lease}, timeout_ms);
+  Attached attached;
+  attached.reply = attach_reply_from_json(frame.body);
+  const std::size_t expected = attached.reply.fd_count();
+  std::vector<Fd> fds = std::move(frame.fds);
+  while (fds.size() < expected) {
+    Frame more = expect_reply(socket, Type::kAttach, left_ms(deadline));
+    if (more.fds.empty()) break;  // a peer that sends none would keep us here
+    for (Fd& fd : more.fds) fds.push_back(std::move(fd));
+  }
+  if (fds.size() != expected)
+    throw Error(Errc::kProtocol,
+                fmt::format("the daemon sent {} descriptors instead of {}", fds.size(), expected));
+  attached.manifest = std::move(fds.front());
+  std::size_t next = 1;
+  for (const SlabInfo& slab : attached.reply.slabs)
+    attached.slab_fds.push_back(slab.kind == kCudaIpcKind ? Fd() : std::move(fds[next++]));
+  return attached;
+}
+
+}  // namespace preload::wire

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/message_parts.hpp"
+
+namespace preload::wire {
+
+using nlohmann::json;
+
+namespace {
+
+json optional_json(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
+
+// The receipt is JSON already; one that is not (or is too large for a frame) is none.
+json receipt_json(const std::string& text) {
+  if (text.empty() || text.size() > kMaxReceiptBytes) return nullptr;
+  json receipt = json::parse(text, nullptr, false);
+  return receipt.is_discarded() ? json(nullptr) : receipt;
+}
+
+std::string receipt_member(const JsonObject& object, const char* name) {
+  const json* receipt = object.find(name);
+  return receipt == nullptr ? std::string() : dump_json(*receipt);
+}
+
+json leases_json(const std::vector<LeaseStatus>& leases) {
+  json out = json::array();
+  for (const LeaseStatus& lease : leases)
+    out.push_back({{"pid", lease.pid}, {"name", lease.name}, {"age_s", lease.age_s}});
+  return out;
+}
+
+}  // namespace
+
+std::string to_json(const DescribeReply& message) {
+  json ep = nullptr;
+  if (message.ep) ep = *message.ep;
+  return dump_json({{"key", message.key},
+                    {"checkpoint", message.checkpoint},
+                    {"fields", message.fields},
+                    {"receipt", receipt_json(message.receipt_json)},
+                    {"gpu_uuid", message.gpu_uuid},
+                    {"slot", message.slot},
+                    {"role", message.role},
+                    {"job", message.job},
+                    {"model", message.model},
+                    {"export", message.export_kind},
+                    {"global_rank", message.global_rank},
+                    {"dp", message.dp},
+                    {"pp", message.pp},
+                    {"tp", message.tp},
+                    {"ep", ep},
+                    {"generation", message.generation},
+                    {"tensors", message.tensors},
+                    {"bytes", message.bytes}});
+}
+
+DescribeReply describe_reply_from_json(std::string_view text) {
+  const json value = parse_json(text, "describe reply", Errc::kProtocol);
+  const JsonObject object(value, "describe reply");
+  DescribeReply reply;
+  reply.key = object.text("key");
+  reply.checkpoint = object.text("checkpoint");
+  const JsonObject fields(object.at("fields"), "describe reply: fields");
+  for (const auto& [name, member] : fields.value().items())
+    reply.fields[name] = fields.text(name.c_str());
+  reply.receipt_json = receipt_member(object, "receipt");
+  reply.gpu_uuid = object.text("gpu_uuid");
+  reply.slot = object.text("slot");
+  reply.role = object.text("role");
+  reply.job = object.text("job");
+  reply.model = object.text("model");
+  reply.export_kind = object.text("export");
+  reply.global_rank = object.small_number("global_rank");
+  reply.dp = object.small_number("dp");
+  reply.pp = object.small_number("pp");
+  reply.tp = object.small_number("tp");
+  if (object.find("ep") != nullptr) reply.ep = object.small_number("ep");
+  reply.generation = object.unsigned_number("generation");
+  reply.tensors = object.unsigned_number("tensors");
+  reply.bytes = object.unsigned_number("bytes");
+  return reply;
+}
+
+std::string to_json(const DaemonStatus& message) {
+  json out{{"gpu_uuid", message.gpu_uuid},
+           {"slot", message.slot},
+           {"role", message.role},
+           {"job", message.job},
+           {"pid", message.pid},
+           {"global_rank", message.global_rank},
+           {"state", state_name(message.state)},
+           {"model", message.model},
+           {"key", optional_json(message.key)},
+           {"evidence", nullptr},
+           {"bytes", message.bytes},
+           {"overhead_bytes", message.overhead_bytes},
+           {"generation", message.generation},
+           {"progress", message.progress},
+           {"export", optional_json(message.export_kind)},
+           {"version", optional_json(message.version)},
+           {"local_size", message.local_size},
+           {"leases", leases_json(message.leases)}};
+  if (!message.checkpoint.empty())
+    out["evidence"] = {{"checkpoint", message.checkpoint},
+                       {"receipt", receipt_json(message.receipt_json)}};
+  if (!message.code.empty() || !message.text.empty())
+    out["failure"] = {{"code", message.code}, {"text", message.text}};
+  return dump_json(out);
+}
+
+DaemonStatus daemon_status_from_json(std::string_view text) {
+  const json value = parse_json(text, "status reply", Errc::kProtocol);
+  const JsonObject object(value, "status reply");
+  DaemonStatus status;
+  status.gpu_uuid = object.text("gpu_uuid");
+  status.slot = object.text("slot");
+  status.role = object.text("role");
+  status.job = object.text("job");
+  status.pid = object.small_number("pid");
+  status.global_rank = object.small_number("global_rank");
+  status.state = state_member(object, "state");
+  status.model = object.text("model");
+  status.key = object.text_or("key", "");
+  if (const json* evidence = object.find("evidence")) {
+    const JsonObject checked(*evidence, "status reply: evidence");
+    status.checkpoint = checked.text("checkpoint");
+    status.receipt_json = receipt_member(checked, "receipt");
+  }
+  status.bytes = object.unsigned_number("bytes");
+  status.overhead_bytes = object.unsigned_number("overhead_bytes");
+  status.generation = object.unsigned_number("generation");
+  status.progress = object.number("progress");
+  status.export_kind = object.text_or("export", "");
+  status.version = object.text_or("version", "");
+  status.local_size = object.small_number_or("local_size", 1);
+  if (const json* failure = object.find("failure")) {
+    const JsonObject checked(*failure, "status reply: failure");
+    status.code = checked.text("code");
+    status.text = checked.text("text");
+  }
+  for (const json& member : object.array("leases")) {
+    const JsonObject lease(member, "status reply: lease");
+    status.leases.push_back({lease.small_number("pid"), lease.text("name"), lease.number("age_s")});
+  }
+  return status;
+}
+
+}  // namespace preload::wire
