@@ -15,8 +15,8 @@ extern "C" {
 #define PRELOAD_API
 #endif
 
-/* The ABI's version. Structs begin with their size in bytes, set by the caller: fields are only ever
- * appended, and a library reads no more than the caller has. */
+/* The ABI's version. Structs begin with their size in bytes, set by the caller: fields are only
+ * ever appended, and a library reads no more than the caller has. */
 #define PRELOAD_CLIENT_ABI_VERSION 1
 PRELOAD_API uint32_t preload_client_abi_version(void);
 PRELOAD_API const char* preload_client_version(void); /* "0.1.0" */
@@ -31,49 +31,57 @@ typedef enum preload_status {
   PRELOAD_E_RELEASED = 6,    /* its weights were released */
   PRELOAD_E_PROTOCOL = 7,    /* the peer broke the protocol or is not to be trusted */
   PRELOAD_E_TIMEOUT = 8,
-  PRELOAD_E_FAILED = 9,      /* the daemon failed while loading; the text is its own */
-  PRELOAD_E_NOT_FOUND = 10   /* no tensor of that name */
+  PRELOAD_E_FAILED = 9,    /* the daemon failed while loading; the text is its own */
+  PRELOAD_E_NOT_FOUND = 10 /* no tensor of that name */
 } preload_status;
 
 /* Text of the last error on this thread; never NULL; valid until the next call on this thread. */
 PRELOAD_API const char* preload_last_error(void);
+/* After PRELOAD_E_MISMATCH: {"field": {"expected": text, "served": text or null}, …}; else "{}". */
+PRELOAD_API const char* preload_last_error_fields(void);
 PRELOAD_API const char* preload_status_name(preload_status status); /* "mismatch" */
 
 typedef struct preload_attach_options {
-  size_t struct_size;        /* sizeof(preload_attach_options) */
-  const char* socket_dir;    /* NULL: $PRELOAD_SOCKET_DIR, else /tmp/preload-<uid> */
-  const char* device;        /* GPU UUID ("GPU-…"), CUDA index ("0"), or "host:N"; NULL: the only daemon */
-  const char* slot;          /* NULL: none */
-  const char* role;          /* NULL: "target"; or "draft" */
-  const char* expect_json;   /* NULL, or {"key": hex} or {"fields": {...}, "checkpoint": hex} */
-  const char* client_name;   /* shown in `preload status`; NULL: the program's name */
+  size_t struct_size;     /* sizeof(preload_attach_options) */
+  const char* socket_dir; /* NULL: $PRELOAD_SOCKET_DIR, else /tmp/preload-<uid> */
+  const char* device; /* GPU UUID ("GPU-…"), CUDA index ("0"), or "host:N"; NULL: the only daemon */
+  const char* slot;   /* NULL: none */
+  const char* role;   /* NULL: "target"; or "draft" */
+  const char* expect_json;    /* NULL, or {"key": hex} or {"fields": {...}, "checkpoint": hex} */
+  const char* client_name;    /* shown in `preload status`; NULL: the program's name */
   int32_t connect_timeout_ms; /* one connect and hello; 0: 5000 */
-  int32_t wait_timeout_ms;    /* how long to wait for a loading daemon; 0: do not wait */
+  int32_t wait_timeout_ms; /* how long to wait for a daemon that is loading or not there yet; 0: do
+                              not wait. One that failed is reported at once, or when no other has
+                              taken its place within 3 s of the wait. */
 } preload_attach_options;
 
-/* One attached shard. Holds the lease; thread-safe for reading. */
+/* One attached shard, counted by references. Holds the lease; thread-safe for reading. In a forked
+ * child the lease is not held: attach again there. */
 typedef struct preload_attachment preload_attachment;
 
 PRELOAD_API preload_status preload_attach(const preload_attach_options* options,
                                           preload_attachment** out);
-/* Unmaps and ends the lease. Pointers into the slabs are invalid afterwards. NULL is allowed. */
+/* Gives one reference up. The last one waits for the device's queued work, unmaps and ends the
+ * lease: pointers into the slabs are invalid afterwards. NULL is allowed. */
 PRELOAD_API void preload_detach(preload_attachment* attachment);
+/* One more reference, for views that outlive their attachment's first owner. */
+PRELOAD_API void preload_retain(preload_attachment* attachment);
 
 typedef enum preload_memory { PRELOAD_MEMORY_HOST = 0, PRELOAD_MEMORY_CUDA = 1 } preload_memory;
 
 typedef struct preload_info {
   size_t struct_size;
-  const char* device;       /* "gpu-…" or "host:N" */
+  const char* device; /* "gpu-…" or "host:N" */
   const char* slot;
   const char* role;
-  const char* key;          /* 64 hex digits */
+  const char* key;           /* 64 hex digits */
   const char* metadata_json; /* model attributes, key fields, rank, sizes; NUL-terminated */
   uint64_t generation;
-  uint64_t bytes;           /* of all slabs */
+  uint64_t bytes; /* of all slabs */
   uint64_t tensor_count;
   uint32_t slab_count;
-  int32_t memory;           /* preload_memory */
-  int32_t cuda_device;      /* ordinal in this process; -1 on host memory */
+  int32_t memory;      /* preload_memory */
+  int32_t cuda_device; /* ordinal in this process; -1 on host memory */
   int32_t global_rank;
 } preload_info;
 PRELOAD_API preload_status preload_get_info(const preload_attachment* attachment,
@@ -81,7 +89,7 @@ PRELOAD_API preload_status preload_get_info(const preload_attachment* attachment
 
 typedef struct preload_slab {
   size_t struct_size;
-  void* data;        /* host or device address in this process; read-only unless private */
+  void* data; /* host or device address in this process; read-only unless private */
   uint64_t bytes;
   int32_t is_private; /* a writable copy of this client's own */
 } preload_slab;
@@ -91,28 +99,38 @@ PRELOAD_API preload_status preload_get_slab(const preload_attachment* attachment
 #define PRELOAD_MAX_DIMS 8
 typedef struct preload_tensor {
   size_t struct_size;
-  const char* name;      /* NUL-terminated, lives as long as the attachment */
-  const char* dtype;     /* safetensors' name: "BF16", "F8_E4M3", … */
-  void* data;            /* first element */
-  uint64_t bytes;        /* of the extent; 0 for a tensor without elements */
-  uint64_t slab_offset;  /* bytes from its slab's first byte */
+  const char* name;     /* NUL-terminated, lives as long as the attachment */
+  const char* dtype;    /* safetensors' name: "BF16", "F8_E4M3", … */
+  void* data;           /* first element */
+  uint64_t bytes;       /* of the extent; 0 for a tensor without elements */
+  uint64_t slab_offset; /* bytes from its slab's first byte */
   uint32_t slab;
   uint32_t ndim;
   int64_t shape[PRELOAD_MAX_DIMS];
   int64_t strides[PRELOAD_MAX_DIMS]; /* elements */
-  int32_t is_buffer;     /* parameter otherwise */
+  int32_t is_buffer;                 /* parameter otherwise */
   int32_t is_private;
-  int64_t alias_of;      /* index of the tensor it is another name of, or -1 */
-  char hash[33];         /* 32 hex digits over the row-major bytes */
+  int64_t alias_of; /* index of the tensor it is another name of, or -1 */
+  char hash[33];    /* 32 hex digits over the row-major bytes */
 } preload_tensor;
 /* Tensors 0 … tensor_count-1 in the layout's order. */
 PRELOAD_API preload_status preload_get_tensor(const preload_attachment* attachment, uint64_t index,
                                               preload_tensor* out);
 PRELOAD_API preload_status preload_find_tensor(const preload_attachment* attachment,
                                                const char* name, uint64_t* index);
-/* All tensors in one call: fills out[0 … count-1], count as in preload_info. */
+/* All tensors in one call: fills out[0 … count-1], count as in preload_info. out[0].struct_size,
+ * set by the caller, is the size of each. */
 PRELOAD_API preload_status preload_get_tensors(const preload_attachment* attachment,
                                                preload_tensor* out, uint64_t count);
+
+/* DLPack views: *out is a DLManagedTensor*, or a DLManagedTensorVersioned* (1.0, with its read-only
+ * flag set unless private) when `versioned`. Each holds a reference until its deleter is called, on
+ * any thread. A slab is seen as bytes (U8). PRELOAD_E_USAGE for a dtype that DLPack cannot express
+ * (packed FP4 and FP6). */
+PRELOAD_API preload_status preload_dlpack_tensor(preload_attachment* attachment, uint64_t index,
+                                                 int versioned, void** out);
+PRELOAD_API preload_status preload_dlpack_slab(preload_attachment* attachment, uint32_t slab,
+                                               int versioned, void** out);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/attachment.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "wire/exchange.hpp"
+
+namespace preload::client {
+namespace {
+
+// What a peer says must fit together before anything is mapped.
+void check_slabs(const wire::AttachReply& reply, const wire::ManifestView& manifest) {
+  if (manifest.slab_count() != reply.slabs.size()) {
+    throw Error(Errc::kProtocol, fmt::format("the daemon's manifest has {} slabs, its reply {}",
+                                             manifest.slab_count(), reply.slabs.size()));
+  }
+  for (std::size_t i = 0; i < reply.slabs.size(); ++i) {
+    const wire::ManifestSlab slab = manifest.slab(i);
+    if (slab.bytes != reply.slabs[i].bytes || slab.cls != reply.slabs[i].cls) {
+      throw Error(Errc::kProtocol,
+                  fmt::format("slab {} is {} bytes in the daemon's manifest and {} in its reply, "
+                              "or of another class",
+                              i, slab.bytes, reply.slabs[i].bytes));
+    }
+    if ((reply.slabs[i].kind == wire::kHostKind) != (reply.device == "host")) {
+      throw Error(Errc::kProtocol, fmt::format("slab {} of a daemon on {} is of kind {}", i,
+                                               reply.device, reply.slabs[i].kind));
+    }
+  }
+}
+
+}  // namespace
+
+Attachment::Attachment(const AttachOptions& options) {
+  try {
+    receive(options);
+  } catch (...) {
+    release_cuda_slabs();
+    throw;
+  }
+}
+
+void Attachment::receive(const AttachOptions& options) {
+  const Connection connection = connect_daemon(options.connect);
+  wire::AttachRequest request;
+  request.expect = options.expect;
+  request.client = options.connect.identity;
+  wire::Attached attached = wire::call_attach(connection.socket.get(), request, lease_.read_end(),
+                                              options.connect.connect_timeout_ms);
+  lease_.sent();
+  reply_ = std::move(attached.reply);
+  take_manifest(std::move(attached.manifest));
+  check_slabs(reply_, *manifest_);
+  map_slabs(attached.slab_fds);
+}
+
+void Attachment::take_manifest(Fd fd) {
+  if (!is_sealed(fd.get())) {
+    throw Error(Errc::kProtocol, "the daemon's manifest is not sealed: it could change under us");
+  }
+  struct stat info {};
+  check_sys(::fstat(fd.get(), &info), "looking at the manifest", Errc::kProtocol);
+  if (info.st_size <= 0) throw Error(Errc::kProtocol, "the daemon's manifest is empty");
+  manifest_bytes_ = map_fd(fd.get(), static_cast<std::size_t>(info.st_size), false, "the manifest");
+  manifest_.emplace(manifest_bytes_.bytes());
+}
+
+void Attachment::map_slabs(const std::vector<Fd>& fds) {
+  std::optional<cu::CurrentContext> current;
+  if (reply_.device != "host") {
+    driver_ = std::make_unique<const cu::Driver>();
+    context_ = std::make_unique<const cu::PrimaryContext>(
+        *driver_, cu::find_device(*driver_, reply_.gpu_uuid));
+    current.emplace(*context_);
+  }
+  for (std::size_t i = 0; i < reply_.slabs.size(); ++i) {
+    slabs_.push_back(context_ ? map_cuda_slab(*context_, reply_.slabs[i], fds[i].get())
+                              : map_host_slab(reply_.slabs[i], fds[i].get()));
+  }
+}
+
+Attachment::~Attachment() {
+  if (lease_.held()) {
+    release_cuda_slabs();
+  } else if (context_) {
+    // A forked child: the driver's state is the parent's, and so are the mappings.
+    for (auto& slab : slabs_) static_cast<void>(slab.release());
+    static_cast<void>(context_.release());
+    static_cast<void>(driver_.release());
+  }
+}
+
+void Attachment::release_cuda_slabs() noexcept {
+  if (!context_) return;
+  const cu::Driver& driver = context_->driver();
+  const bool current = driver.ctx_push(context_->get()) == 0;
+  // Kernels already queued may still read the slabs. Errors of earlier work are not ours to report.
+  if (current) driver.ctx_synchronize();
+  slabs_.clear();
+  cu::Context popped = nullptr;
+  if (current) driver.ctx_pop(&popped);
+}
+
+std::uint64_t Attachment::bytes() const noexcept {
+  std::uint64_t total = 0;
+  for (const wire::SlabInfo& slab : reply_.slabs) total += slab.bytes;
+  return total;
+}
+
+}  // namespace preload::client

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>  // program_invocation_short_name
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+
+#include "client/abi_error.hpp"
+#include "client/attachment.hpp"
+#include "client/dlpack.hpp"
+#include "preload/client.h"
+
+using preload::DType;
+using preload::Errc;
+using preload::Error;
+using preload::Role;
+using preload::client::Attachment;
+using preload::client::guarded;
+
+struct preload_attachment {
+  explicit preload_attachment(const preload::client::AttachOptions& options)
+      : attachment(options) {}
+  std::atomic<int> references{1};
+  Attachment attachment;
+};
+
+namespace {
+
+void require(bool condition, const char* text) {
+  if (!condition) throw Error(Errc::kUsage, text);
+}
+
+// A struct of the caller's: it may be shorter or longer than ours, its first member says.
+template <class Struct>
+Struct read_struct(const Struct* from) {
+  require(from != nullptr && from->struct_size >= sizeof(std::size_t),
+          "struct_size is not set: set it to sizeof the struct before the call");
+  Struct copy{};
+  std::memcpy(&copy, from, std::min(sizeof(Struct), from->struct_size));
+  return copy;
+}
+
+template <class Struct>
+void write_struct(void* to, std::size_t struct_size, Struct value) {
+  value.struct_size = struct_size;
+  std::memcpy(to, &value, std::min(sizeof(Struct), struct_size));
+}
+
+template <class Struct>
+std::size_t struct_size_of(const Struct* out) {
+  require(out != nullptr && out->struct_size >= sizeof(std::size_t),
+          "struct_size is not set: set it to sizeof the struct before the call");
+  return out->struct_size;
+}
+
+Role role_from_text(const char* text) {
+  if (text == nullptr || std::string_view(text) == "target") return Role::kTarget;
+  if (std::string_view(text) == "draft") return Role::kDraft;
+  throw Error(Errc::kUsage, fmt::format("role \"{}\" is neither target nor draft", text));
+}
+
+std::string text_or_empty(const char* text) { return text != nullptr ? text : ""; }
+
+preload::client::AttachOptions attach_options(const preload_attach_options* given) {
+  preload_attach_options c{};
+  if (given != nullptr) c = read_struct(given);
+  require(c.connect_timeout_ms >= 0 && c.wait_timeout_ms >= 0, "a timeout is negative");
+  preload::client::AttachOptions options;
+  preload::client::ConnectOptions& connect = options.connect;
+  connect.wanted.socket_dir = text_or_empty(c.socket_dir);
+  if (c.device != nullptr) connect.wanted.device = c.device;
+  connect.wanted.slot = text_or_empty(c.slot);
+  connect.wanted.role = role_from_text(c.role);
+  connect.identity = {::getpid(),
+                      c.client_name != nullptr ? c.client_name : program_invocation_short_name,
+                      PRELOAD_VERSION};
+  if (c.connect_timeout_ms > 0) connect.connect_timeout_ms = c.connect_timeout_ms;
+  connect.wait_timeout_ms = c.wait_timeout_ms;
+  if (c.expect_json != nullptr) {
+    options.expect = preload::wire::expectation_from_json(c.expect_json, Errc::kUsage);
+  }
+  return options;
+}
+
+const Attachment& open(const preload_attachment* attachment) {
+  require(attachment != nullptr, "the attachment is NULL");
+  return attachment->attachment;
+}
+
+void check_index(std::uint64_t index, std::uint64_t count, const char* what) {
+  if (index < count) return;
+  throw Error(Errc::kUsage, fmt::format("{} {} of {}", what, index, count));
+}
+
+void copy_dims(const preload::Dims& from, std::int64_t (&to)[PRELOAD_MAX_DIMS]) {
+  static_assert(preload::Dims::kMax <= PRELOAD_MAX_DIMS);
+  std::copy(from.begin(), from.end(), to);
+}
+
+preload_tensor describe_tensor(const Attachment& attachment, std::uint64_t index) {
+  const preload::wire::ManifestTensor tensor = attachment.manifest()[index];
+  preload_tensor out{};
+  out.name = tensor.name.data();                         // followed by a NUL in the manifest
+  out.dtype = preload::dtype_name(tensor.dtype).data();  // literals: NUL-terminated
+  out.data = attachment.slab_data(tensor.slab) + tensor.offset;
+  out.bytes = tensor.bytes;
+  out.slab_offset = tensor.offset;
+  out.slab = tensor.slab;
+  out.ndim = static_cast<std::uint32_t>(tensor.shape.size());
+  copy_dims(tensor.shape, out.shape);
+  copy_dims(tensor.strides, out.strides);
+  out.is_buffer = tensor.kind == preload::TensorKind::kBuffer ? 1 : 0;
+  out.is_private = tensor.cls == preload::TensorClass::kPrivate ? 1 : 0;
+  out.alias_of = tensor.alias ? static_cast<std::int64_t>(*tensor.alias) : -1;
+  const std::string hash = preload::to_hex(tensor.hash);
+  hash.copy(out.hash, sizeof(out.hash) - 1);
+  return out;
+}
+
+// `view` with the attachment's place, life and access.
+void* hand_out(preload_attachment& owner, preload::client::DlpackView view, bool is_private,
+               int versioned) {
+  view.read_only = !is_private;
+  if (owner.attachment.on_cuda()) view.cuda_ordinal = owner.attachment.cuda_ordinal();
+  view.release = [&owner] { preload_detach(&owner); };
+  void* managed = preload::client::make_dlpack(std::move(view), versioned != 0);
+  preload_retain(&owner);
+  return managed;
+}
+
+}  // namespace
+
+extern "C" {
+
+uint32_t preload_client_abi_version(void) { return PRELOAD_CLIENT_ABI_VERSION; }
+const char* preload_client_version(void) { return PRELOAD_VERSION; }
+const char* preload_last_error(void) { return preload::client::last_error_text(); }
+const char* preload_last_error_fields(void) { return preload::client::last_error_fields(); }
+
+const char* preload_status_name(preload_status status) {
+  switch (status) {
+    case PRELOAD_OK:
+      return "ok";
+    case PRELOAD_E_INTERNAL:
+      return "internal";
+    case PRELOAD_E_USAGE:
+      return "usage";
+    case PRELOAD_E_DEVICE:
+      return "device";
+    case PRELOAD_E_UNAVAILABLE:
+      return "unavailable";
+    case PRELOAD_E_MISMATCH:
+      return "mismatch";
+    case PRELOAD_E_RELEASED:
+      return "released";
+    case PRELOAD_E_PROTOCOL:
+      return "protocol";
+    case PRELOAD_E_TIMEOUT:
+      return "timeout";
+    case PRELOAD_E_FAILED:
+      return "failed";
+    case PRELOAD_E_NOT_FOUND:
+      return "not_found";
+  }
+  return "unknown";
+}
+
+preload_status preload_attach(const preload_attach_options* options, preload_attachment** out) {
+  return guarded([&] {
+    require(out != nullptr, "no place for the attachment was given");
+    *out = std::make_unique<preload_attachment>(attach_options(options)).release();
+  });
+}
+
+void preload_retain(preload_attachment* attachment) {
+  if (attachment != nullptr) attachment->references.fetch_add(1, std::memory_order_relaxed);
+}
+
+void preload_detach(preload_attachment* attachment) {
+  if (attachment == nullptr) return;
+  if (attachment->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  std::unique_ptr<preload_attachment>(attachment).reset();
+}
+
+preload_status preload_get_info(const preload_attachment* attachment, preload_info* out) {
+  return guarded([&] {
+    const Attachment& a = open(attachment);
+    const std::size_t size = struct_size_of(out);
+    const preload::wire::AttachReply& reply = a.reply();
+    preload_info info{};
+    info.device = reply.gpu_uuid.c_str();
+    info.slot = reply.slot.c_str();
+    info.role = reply.role.c_str();
+    info.key = reply.key.c_str();
+    info.metadata_json = a.manifest().metadata_json().data() /* NUL-terminated */;
+    info.generation = reply.generation;
+    info.bytes = a.bytes();
+    info.tensor_count = a.manifest().size();
+    info.slab_count = static_cast<std::uint32_t>(reply.slabs.size());
+    info.memory = a.on_cuda() ? PRELOAD_MEMORY_CUDA : PRELOAD_MEMORY_HOST;
+    info.cuda_device = a.cuda_ordinal();
+    info.global_rank = reply.global_rank;
+    write_struct(out, size, info);
+  });
+}
+
+preload_status preload_get_slab(const preload_attachment* attachment, uint32_t index,
+                                preload_slab* out) {
+  return guarded([&] {
+    const Attachment& a = open(attachment);
+    const std::size_t size = struct_size_of(out);
+    check_index(index, a.manifest().slab_count(), "slab");
+    preload_slab slab{};
+    slab.data = a.slab_data(index);
+    slab.bytes = a.reply().slabs[index].bytes;
+    slab.is_private = a.reply().slabs[index].cls == preload::TensorClass::kPrivate ? 1 : 0;
+    write_struct(out, size, slab);
+  });
+}
+
+preload_status preload_get_tensor(const preload_attachment* attachment, uint64_t index,
+                                  preload_tensor* out) {
+  return guarded([&] {
+    const Attachment& a = open(attachment);
+    const std::size_t size = struct_size_of(out);
+    check_index(index, a.manifest().size(), "tensor");
+    write_struct(out, size, describe_tensor(a, index));
+  });
+}
+
+preload_status preload_find_tensor(const preload_attachment* attachment, const char* name,
+                                   uint64_t* index) {
+  return guarded([&] {
+    const Attachment& a = open(attachment);
+    require(name != nullptr && index != nullptr, "name or index is NULL");
+    const std::optional<std::uint32_t> found = a.manifest().find(name);
+    if (!found) {
+      throw preload::client::NotFound(fmt::format("no tensor \"{}\" in {}, which has {} names",
+                                                  name, a.reply().model, a.manifest().size()));
+    }
+    *index = *found;
+  });
+}
+
+preload_status preload_get_tensors(const preload_attachment* attachment, preload_tensor* out,
+                                   uint64_t count) {
+  return guarded([&] {
+    const Attachment& a = open(attachment);
+    if (count == 0) return;
+    const std::size_t size = struct_size_of(out);
+    check_index(count - 1, a.manifest().size(), "tensor");
+    auto* at = reinterpret_cast<std::byte*>(out);
+    for (std::uint64_t i = 0; i < count; ++i, at += size) {
+      write_struct(at, size, describe_tensor(a, i));
+    }
+  });
+}
+
+preload_status preload_dlpack_tensor(preload_attachment* attachment, uint64_t index, int versioned,
+                                     void** out) {
+  return guarded([&] {
+    const Attachment& a = open(attachment);
+    require(out != nullptr, "no place for the view was given");
+    check_index(index, a.manifest().size(), "tensor");
+    const preload::wire::ManifestTensor tensor = a.manifest()[index];
+    const auto dtype = preload::client::dlpack_type(tensor.dtype);
+    if (!dtype) {
+      throw Error(Errc::kUsage, fmt::format("{} is {}, which DLPack has no unpacked type for: take "
+                                            "its bytes",
+                                            tensor.name, preload::dtype_name(tensor.dtype)));
+    }
+    preload::client::DlpackView view;
+    view.data = a.slab_data(tensor.slab) + tensor.offset;
+    view.dtype = *dtype;
+    view.shape.assign(tensor.shape.begin(), tensor.shape.end());
+    view.strides.assign(tensor.strides.begin(), tensor.strides.end());
+    *out = hand_out(*attachment, std::move(view), tensor.cls == preload::TensorClass::kPrivate,
+                    versioned);
+  });
+}
+
+preload_status preload_dlpack_slab(preload_attachment* attachment, uint32_t slab, int versioned,
+                                   void** out) {
+  return guarded([&] {
+    const Attachment& a = open(attachment);
+    require(out != nullptr, "no place for the view was given");
+    check_index(slab, a.manifest().slab_count(), "slab");
+    const preload::wire::SlabInfo& info = a.reply().slabs[slab];
+    preload::client::DlpackView view;
+    view.data = a.slab_data(slab);
+    view.dtype = *preload::client::dlpack_type(DType::kU8);
+    view.shape = {static_cast<std::int64_t>(info.bytes)};
+    view.strides = {1};
+    *out = hand_out(*attachment, std::move(view), info.cls == preload::TensorClass::kPrivate,
+                    versioned);
+  });
+}
+
+}  // extern "C"
