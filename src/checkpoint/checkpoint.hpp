@@ -58,9 +58,9 @@ class TensorNames {
 };
 
 struct OpenOptions {
-  std::string revision = "main";     // of a hub id
-  bool rebuild_index = false;        // take the tensors from the headers when the index is stale
-  std::string hub_cache;             // empty: $HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub
+  std::string revision = "main";  // of a hub id
+  bool rebuild_index = false;     // take the tensors from the headers when the index is stale
+  std::string hub_cache;          // empty: $HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub
 };
 
 // The directory of `model`: itself when it is a directory, else the snapshot of a hub id in the
