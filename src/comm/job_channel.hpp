@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace preload {
@@ -11,30 +14,48 @@ namespace preload {
 // Where rank 0's hub listens, and the secret that lets a rank in. Broadcast by the launcher's
 // group; never logged.
 struct HubAddress {
-  std::vector<std::string> hosts;  // numeric addresses, best first; loopback is tried on same_host
-  std::string boot_id;
+  std::vector<std::string> hosts;  // numeric addresses, best first
+  std::string boot_id;             // loopback is tried first by ranks that share it
   int port = 0;
   std::string secret_hex;  // 32 random bytes
+  friend bool operator==(const HubAddress&, const HubAddress&) = default;
 };
 std::string encode(const HubAddress& address);
-HubAddress decode_hub_address(std::string_view text);
+HubAddress decode_hub_address(std::string_view text);  // throws Error(kInternal)
 
 // A failure as every rank hears of it.
 struct JobFailure {
   int rank = -1;
   int status = 1;
   std::string text;
+  bool lost = false;  // nobody reported it: a connection broke or fell silent
+  friend bool operator==(const JobFailure&, const JobFailure&) = default;
+};
+
+// Bytes loaded, all ranks together, as of their last heartbeats.
+struct JobProgress {
+  std::uint64_t bytes = 0;
+  std::uint64_t total_bytes = 0;
+  int slowest_rank = 0;  // by share of its own total
+};
+
+struct JobTimings {
+  std::chrono::milliseconds heartbeat{2000};
+  std::chrono::milliseconds lost{8000};            // silence after which a peer counts as dead
+  std::chrono::milliseconds authentication{5000};  // for a connection to prove itself
+  std::chrono::milliseconds connect{30000};        // for a rank to reach the hub, all addresses
 };
 
 // Rank 0's side: one thread, a connection per rank for life. Broadcasts READY when all are BOUND,
 // FAILED when one fails or is lost, STOP when one asks.
 class JobHub {
  public:
-  JobHub(int world, std::string job_id);
+  explicit JobHub(int world, JobTimings timings = {});
   ~JobHub();  // says goodbye to whoever is left; the ranks go on unsupervised
   JobHub(const JobHub&) = delete;
   JobHub& operator=(const JobHub&) = delete;
-  HubAddress address() const;
+  const HubAddress& address() const noexcept;
+  JobProgress progress() const;
 
  private:
   struct State;
@@ -45,21 +66,25 @@ class JobHub {
 struct JobEvents {
   std::function<void()> ready;
   std::function<void(const JobFailure&)> failed;
-  std::function<void()> stop;       // a requested stop of the whole job
+  std::function<void()> stop;  // a requested stop of the whole job
 };
 
 // Every rank's side (rank 0 too). Heartbeats both ways; a lost hub is a failure with status 1.
 class JobMember {
  public:
-  JobMember(const HubAddress& address, int rank, JobEvents events);
+  // Throws Error(kLauncher) with every address tried when the hub cannot be reached.
+  JobMember(const HubAddress& address, int rank, JobEvents events, JobTimings timings = {});
   ~JobMember();
   JobMember(const JobMember&) = delete;
   JobMember& operator=(const JobMember&) = delete;
 
-  void bound();                             // my socket is bound
-  void fail(int status, const std::string& text);  // waits until the hub has told the others
-  void request_stop();                      // stop the whole job
-  void bye();                               // I was asked to stop; waits until the hub knows
+  void set_progress(std::uint64_t bytes, std::uint64_t total_bytes) noexcept;
+  void bound();  // my socket is bound
+  // Waits until the hub has told the others. Returns the job's failure: this one, or the one that
+  // the hub knew already. `events.failed` is not called afterwards.
+  JobFailure fail(int status, const std::string& text);
+  void request_stop();  // stop the whole job
+  void bye();           // I was asked to stop; waits until the hub knows
 
  private:
   struct State;

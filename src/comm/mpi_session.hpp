@@ -2,7 +2,7 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,8 +13,16 @@
 
 namespace preload {
 
+// What a collective waits for, how long at most, and what ends it early.
+struct Wait {
+  std::string_view what;  // "the other ranks' plans"
+  const Cancel& cancel;
+  std::chrono::seconds timeout{120};
+};
+
 // The group of processes that the launcher started: MPI, or one process alone. Collectives return
 // values, sleep while they wait, watch `cancel`, and name what they wait for when they time out.
+// Called from one thread. After a collective threw, the group takes part in nothing any more.
 // Finalizes on finalize() only: never while an exception unwinds.
 class Group {
  public:
@@ -22,22 +30,27 @@ class Group {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
   // Every rank's bytes, by rank.
-  virtual std::vector<std::string> all_gather(std::string_view mine, std::string_view what,
-                                              const Cancel& cancel) = 0;
-  virtual std::string broadcast(std::string_view mine, int root, std::string_view what,
-                                const Cancel& cancel) = 0;
+  virtual std::vector<std::string> all_gather(std::string_view mine, const Wait& wait) = 0;
+  // The root's bytes; `mine` counts there only.
+  virtual std::string broadcast(std::string_view mine, int root, const Wait& wait) = 0;
   // out[i] goes to rank i; returns what each rank sent here.
   virtual std::vector<std::string> all_to_all(const std::vector<std::string>& out,
-                                              std::string_view what, const Cancel& cancel) = 0;
-  virtual void barrier(std::string_view what, const Cancel& cancel) = 0;
-  virtual void finalize() = 0;
-  // Ends the launcher's job with `status` after a failure before the job channel exists.
-  virtual void abort(int status) noexcept = 0;
+                                              const Wait& wait) = 0;
+  virtual void barrier(const Wait& wait) = 0;
+  // Leaves MPI; collectives are an error afterwards. Waits for the others through the same kind of
+  // barrier first, so that it cannot hang on a rank that died.
+  virtual void finalize(const Wait& wait) = 0;
 };
 
+// Bytes that one rank contributes to one MPI call at most; more goes in rounds, past int counts.
+inline constexpr std::size_t kMaxRoundBytes = std::size_t{1} << 30;
+
 std::unique_ptr<Group> make_single_group();
-// MPI_Init with a watchdog of `timeout`; throws Error(kLauncher) when the launcher started N > 1
-// tasks and MPI sees a world of 1.
-std::unique_ptr<Group> make_mpi_group(const Launcher& launcher, std::chrono::seconds timeout);
+// MPI_Init under a watchdog that ends the process with status 5 after `init_timeout`. Throws
+// Error(kLauncher) when the launcher started N > 1 tasks and MPI sees a world of 1.
+std::unique_ptr<Group> make_mpi_group(const Launcher& launcher, std::chrono::seconds init_timeout,
+                                      std::size_t max_round_bytes = kMaxRoundBytes);
+// Single without a launcher, MPI under one.
+std::unique_ptr<Group> make_group(const Launcher& launcher);
 
 }  // namespace preload

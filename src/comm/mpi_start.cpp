@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "comm/mpi_group.hpp"
+#include "comm/watchdog.hpp"
+
+namespace preload {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
+}
+
+// "Open MPI v4.1.4": the first phrase of the library's own text.
+std::string mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
+  const std::string_view whole(text.data(), static_cast<std::size_t>(length));
+  return std::string(whole.substr(0, whole.find_first_of(",\n")));
+}
+
+std::string remedy() {
+  return fmt::format(
+      "preload was built against {}: `srun --mpi=list` shows what this Slurm offers; start with "
+      "`srun --mpi=pmix ...` (PMIx of the same major version), or with that MPI's own mpirun",
+      mpi_version());
+}
+
+std::string lonely_text(const Launcher& launcher) {
+  return fmt::format(
+      "{} started {} tasks, but MPI on {} sees a world of 1: launcher and MPI do not "
+      "speak the same PMI. {}. Environment: {}",
+      launcher_name(launcher.kind), launcher.size, host_name(), remedy(), launcher_environment());
+}
+
+// Some MPIs call exit() when they cannot start, instead of returning an error. Then this hook says
+// what to do and gives the status that the contract asks for.
+std::atomic<bool> starting{false};
+
+void explain_exit() {
+  if (!starting.load()) return;
+  log::error(fmt::format("MPI_Init ended the process on {}. {}. Environment: {}", host_name(),
+                         remedy(), launcher_environment()));
+  std::_Exit(exit_status(Errc::kLauncher));
+}
+
+void init(const Launcher& launcher, std::chrono::seconds timeout) {
+  const Watchdog watchdog(
+      timeout, exit_status(Errc::kLauncher),
+      fmt::format("MPI_Init did not return within {} s on {}, started by {} with {} tasks: a rank "
+                  "did not start, or MPI picked a network interface that the hosts do not share "
+                  "(try OMPI_MCA_btl_tcp_if_include or UCX_NET_DEVICES). {}. Environment: {}",
+                  timeout.count(), host_name(), launcher_name(launcher.kind), launcher.size,
+                  remedy(), launcher_environment()));
+  static const int registered = std::atexit(explain_exit);
+  static_cast<void>(registered);
+  starting = true;
+  int provided = MPI_THREAD_SINGLE;
+  const int result = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  starting = false;
+  check_mpi(result, "MPI_Init");
+  if (provided < MPI_THREAD_FUNNELED) {
+    throw Error(Errc::kLauncher,
+                fmt::format("{} offers no thread support (MPI_THREAD_FUNNELED)", mpi_version()));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Group> make_mpi_group(const Launcher& launcher, std::chrono::seconds init_timeout,
+                                      std::size_t max_round_bytes) {
+  const bool told = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
+  if (launcher.kind == Launcher::Kind::kSlurm && !told) {
+    throw Error(Errc::kLauncher, lonely_text(launcher));
+  }
+  init(launcher, init_timeout);
+  auto group = std::make_unique<MpiGroup>(MPI_COMM_WORLD, max_round_bytes);
+  if (group->size() == 1 && launcher.size > 1) {
+    throw Error(Errc::kLauncher, lonely_text(launcher));
+  }
+  return group;
+}
+
+}  // namespace preload
