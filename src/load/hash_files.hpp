@@ -11,7 +11,9 @@
 
 namespace preload {
 
-// Hashes whole source tensors from their files on the CPU, several threads, bounded memory.
+// Hashes whole source tensors from their files on the CPU, several threads (0: by the CPUs at
+// hand), bounded memory. Tensors without bytes have no hash. Throws Error(kCheckpoint) when a file
+// is gone, changed or short.
 std::vector<SourceHash> hash_sources(const Checkpoint& checkpoint,
                                      const std::vector<std::uint32_t>& sources, int threads,
                                      const Cancel& cancel);
