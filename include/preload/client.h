@@ -131,6 +131,8 @@ PRELOAD_API preload_status preload_dlpack_tensor(preload_attachment* attachment,
                                                  int versioned, void** out);
 PRELOAD_API preload_status preload_dlpack_slab(preload_attachment* attachment, uint32_t slab,
                                                int versioned, void** out);
+/* Calls the view's own deleter: for a view that nobody took. */
+PRELOAD_API void preload_dlpack_free(void* managed, int versioned);
 
 #ifdef __cplusplus
 }

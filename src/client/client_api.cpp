@@ -299,4 +299,8 @@ preload_status preload_dlpack_slab(preload_attachment* attachment, uint32_t slab
   });
 }
 
+void preload_dlpack_free(void* managed, int versioned) {
+  preload::client::free_dlpack(managed, versioned != 0);
+}
+
 }  // extern "C"

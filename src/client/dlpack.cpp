@@ -91,4 +91,15 @@ void* make_dlpack(DlpackView view, bool versioned) {
   return managed;
 }
 
+void free_dlpack(void* managed, bool versioned) {
+  if (managed == nullptr) return;
+  if (versioned) {
+    auto* tensor = static_cast<dl::ManagedTensorVersioned*>(managed);
+    tensor->deleter(tensor);
+  } else {
+    auto* tensor = static_cast<dl::ManagedTensor*>(managed);
+    tensor->deleter(tensor);
+  }
+}
+
 }  // namespace preload::client

@@ -58,5 +58,6 @@ struct DlpackView {
 
 // A ManagedTensor or ManagedTensorVersioned that its deleter frees.
 void* make_dlpack(DlpackView view, bool versioned);
+void free_dlpack(void* managed, bool versioned);
 
 }  // namespace preload::client

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attach to model weights that a preload daemon keeps resident.
+
+    import preload
+
+    with preload.attach(gpu=0, wait=60) as shard:
+        weight = shard["model.layers.0.self_attn.qkv_proj.weight"].torch()
+
+Tensors are mapped, not copied; shared ones are read-only, and a write to one faults in this process
+alone. Every array and tensor keeps the mapping and its lease alive. NumPy and torch are imported only
+when asked for.
+"""
+
+from .attachment import Attachment, Info, attach
+from .errors import (
+    DeviceError,
+    Error,
+    Failed,
+    InternalError,
+    Mismatch,
+    ProtocolError,
+    Released,
+    Timeout,
+    Unavailable,
+    UsageError,
+)
+from .tensor import Tensor
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Attachment",
+    "DeviceError",
+    "Error",
+    "Failed",
+    "Info",
+    "InternalError",
+    "Mismatch",
+    "ProtocolError",
+    "Released",
+    "Tensor",
+    "Timeout",
+    "Unavailable",
+    "UsageError",
+    "attach",
+]
