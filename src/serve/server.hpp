@@ -1,39 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "memory/slab.hpp"
-#include "plan/key.hpp"
-#include "plan/topology.hpp"
+#include "serve/residency.hpp"
 #include "serve/socket_dir.hpp"
 
 namespace preload {
 
-// Everything a rank serves. Needs no CUDA, no MPI: handles, a sealed manifest and text.
-struct Residency {
-  Endpoint endpoint;
-  std::string job;
-  std::string model;
-  RankCoords coords;
-  KeyFields fields;
-  std::string key;         // digest of fields
-  std::string checkpoint;  // checkpoint id
-  std::string receipt_json;
-  std::uint64_t generation = 1;
-  std::uint64_t overhead_bytes = 0;  // device memory of this process above the weights, measured
-  Fd manifest;                       // sealed memfd
-  std::uint64_t tensor_count = 0;
-  std::vector<SlabHandle> slabs;
-};
-
 struct ServerOptions {
-  std::vector<unsigned> allow_uids;     // besides ours and root
+  std::vector<unsigned> allow_uids;  // besides ours and root
   std::size_t max_connections = 256;
   int half_request_timeout_ms = 5000;
 };
@@ -57,11 +37,14 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  void admit();                  // thread-safe: from now on attach is answered, state READY
-  void end(ServeEnd end);        // thread-safe, async-signal-safe enough for signalfd threads
+  void admit();            // thread-safe: from now on attach is answered, state READY
+  void end(ServeEnd end);  // thread-safe, async-signal-safe enough for signalfd threads
   // Called on the loop when a client asks that the whole job stops.
   void on_job_stop(std::function<void()> callback);
-  ServeEnd run();                // until end() or a stop request
+  // Called on the loop when the handles were closed after a release. Memory that lives only in this
+  // process (cuda-ipc) is to be freed then.
+  void on_released(std::function<void()> callback);
+  ServeEnd run();  // until end() or a stop request
 
  private:
   struct State;

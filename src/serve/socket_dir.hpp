@@ -66,7 +66,14 @@ struct StateFile {
   std::string code, text;                    // tombstone
   int exit_status = 0;
 };
+// Fills in what is left empty: device, slot and role from the endpoint, pid, boot id and time from
+// this process.
 void write_state(const SocketDir& directory, const Endpoint& endpoint, const StateFile& state);
+// Nothing when it is absent or no state file.
 std::optional<StateFile> read_state(const SocketDir& directory, const std::string& state_name);
+// After a requested stop, before the lock is given up.
+void remove_state(const SocketDir& directory, const Endpoint& endpoint);
+// A state file of another boot is a leftover.
+std::string current_boot_id();
 
 }  // namespace preload

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Private to src/wire and the commands: reading untrusted JSON objects member by member.
+// Private to .cpp files: reading untrusted JSON objects member by member.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

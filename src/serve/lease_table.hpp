@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/fd.hpp"
+
+namespace preload {
+
+// One client's claim on the memory: the read end of a pipe whose write end the client keeps. It
+// ends when the last write end is gone, by close or by death.
+struct Lease {
+  Fd pipe;
+  int pid = 0;
+  std::string name;
+  std::chrono::steady_clock::time_point since;
+};
+
+// True for the read end of an anonymous pipe: anything else would never hang up.
+bool is_lease_pipe(int fd) noexcept;
+
+// The open leases, watched by one epoll descriptor that an outer loop can watch in turn.
+class LeaseTable {
+ public:
+  LeaseTable();
+
+  int epoll_fd() const noexcept { return epoll_.get(); }  // readable when a lease has ended
+  void add(Lease lease);
+  std::vector<Lease> take_ended();  // never blocks
+  std::vector<Lease> take_all();
+  std::size_t size() const noexcept { return leases_.size(); }
+  const std::map<int, Lease>& leases() const noexcept { return leases_; }
+
+ private:
+  void forget(int fd) noexcept;
+
+  Fd epoll_;
+  std::map<int, Lease> leases_;  // by descriptor
+};
+
+}  // namespace preload

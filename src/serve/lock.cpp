@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "base/error.hpp"
+#include "serve/peer.hpp"
+#include "serve/socket_dir.hpp"
+
+namespace preload {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A client that probes holds the lock shared for an instant: a daemon tries again that long.
+constexpr auto kLockPatience = std::chrono::milliseconds(400);
+constexpr auto kLockRetry = std::chrono::milliseconds(5);
+
+bool try_lock(int fd, int kind) {
+  while (::flock(fd, kind | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return false;
+    if (errno != EINTR) check_sys(-1, "flock", Errc::kUsage);
+  }
+  return true;
+}
+
+void check_lock_file(int fd, const std::string& path) {
+  struct stat status {};
+  check_sys(::fstat(fd, &status), "cannot stat the lock file", Errc::kUsage);
+  if (S_ISREG(status.st_mode) && status.st_uid == ::geteuid()) return;
+  throw Error(Errc::kUsage, fmt::format("'{}' is {} of {}, not a lock file of ours: remove it",
+                                        path, kind_text(status.st_mode), user_text(status.st_uid)));
+}
+
+Fd open_lock(const SocketDir& directory, const std::string& name) {
+  const std::string path = directory.path() + "/" + name;
+  const int raw = ::openat(directory.fd(), name.c_str(),
+                           O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+  if (raw < 0 && errno == ELOOP)
+    throw Error(Errc::kUsage, fmt::format("'{}' is a symbolic link: remove it", path));
+  check_sys(raw, fmt::format("cannot open the lock file '{}'", path), Errc::kUsage);
+  Fd fd(raw);
+  check_lock_file(fd.get(), path);
+  return fd;
+}
+
+std::string holder_text(int fd) {
+  std::array<std::byte, 32> bytes{};
+  const std::size_t got = pread_full(fd, bytes, 0, "the lock file");
+  std::string text(reinterpret_cast<const char*>(bytes.data()), got);
+  text = text.substr(0, text.find_first_not_of("0123456789"));
+  return text.empty() ? "another process" : "pid " + text;
+}
+
+}  // namespace
+
+Fd take_lock(const SocketDir& directory, const Endpoint& endpoint) {
+  Fd fd = open_lock(directory, endpoint.lock_name());
+  const auto deadline = Clock::now() + kLockPatience;
+  while (!try_lock(fd.get(), LOCK_EX)) {
+    if (Clock::now() >= deadline)
+      throw Error(
+          Errc::kBusy,
+          fmt::format("{}{} is already served by {} (lock '{}/{}'): stop that daemon, or "
+                      "serve a second model with --slot",
+                      endpoint.device, endpoint.slot.empty() ? "" : " slot " + endpoint.slot,
+                      holder_text(fd.get()), directory.path(), endpoint.lock_name()));
+    std::this_thread::sleep_for(kLockRetry);
+  }
+  // For the message above, in another process; the lock itself needs no content.
+  const std::string pid = fmt::format("{}\n", ::getpid());
+  check_sys(::ftruncate(fd.get(), 0), "cannot write the lock file");
+  check_sys(::pwrite(fd.get(), pid.data(), pid.size(), 0), "cannot write the lock file");
+  return fd;
+}
+
+bool lock_is_held(const SocketDir& directory, const std::string& lock_name) {
+  const int raw =
+      ::openat(directory.fd(), lock_name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (raw < 0 && errno == ENOENT) return false;
+  const std::string path = directory.path() + "/" + lock_name;
+  check_sys(raw, fmt::format("cannot open the lock file '{}'", path), Errc::kUsage);
+  const Fd fd(raw);
+  check_lock_file(fd.get(), path);
+  // Shared, so that probes never disturb each other; given back by the close.
+  return !try_lock(fd.get(), LOCK_SH);
+}
+
+}  // namespace preload
