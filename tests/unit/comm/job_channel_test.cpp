@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/job_channel.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "comm/job_message.hpp"
+#include "comm/tcp.hpp"
+
+namespace preload {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+// Short enough for a test, long enough for a loaded machine.
+constexpr JobTimings kQuick{milliseconds(100), milliseconds(1500), milliseconds(700),
+                            milliseconds(3000)};
+constexpr milliseconds kSoon{5000};
+
+// A rank and what it heard.
+class Rank {
+ public:
+  Rank(const HubAddress& address, int rank, JobTimings timings = kQuick)
+      : member_(std::make_unique<JobMember>(
+            address, rank,
+            JobEvents{[this] { note([&] { ++readies_; }); },
+                      [this](const JobFailure& f) { note([&] { failures_.push_back(f); }); },
+                      [this] { note([&] { ++stops_; }); }},
+            timings)) {}
+
+  JobMember& operator*() { return *member_; }
+  JobMember* operator->() { return member_.get(); }
+  void vanish() { member_.reset(); }  // no goodbye
+
+  bool hears_ready(milliseconds within = kSoon) {
+    return wait([this] { return readies_ > 0; }, within);
+  }
+  bool hears_stop() {
+    return wait([this] { return stops_ > 0; }, kSoon);
+  }
+  std::optional<JobFailure> hears_failure(milliseconds within = kSoon) {
+    if (!wait([this] { return !failures_.empty(); }, within)) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    return failures_.front();
+  }
+  std::size_t failures() {
+    const std::lock_guard lock(mutex_);
+    return failures_.size();
+  }
+
+ private:
+  void note(const std::function<void()>& change) {
+    const std::lock_guard lock(mutex_);
+    change();
+    changed_.notify_all();
+  }
+  bool wait(const std::function<bool()>& condition, milliseconds within) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, within, condition);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int readies_ = 0, stops_ = 0;
+  std::vector<JobFailure> failures_;
+  std::unique_ptr<JobMember> member_;
+};
+
+// True when the hub closes `socket` within `limit`.
+bool is_closed(int socket, milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  std::array<char, 512> bytes{};
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    pollfd polled{socket, POLLIN, 0};
+    if (left.count() <= 0 || poll(&polled, 1, static_cast<int>(left.count())) <= 0) return false;
+    const ssize_t got = recv(socket, bytes.data(), bytes.size(), 0);
+    if (got <= 0) return true;
+  }
+}
+
+void send_text(int socket, std::string_view bytes) {
+  ASSERT_EQ(send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+}
+
+TEST(JobChannel, IsReadyOnlyWhenEveryRankIsBound) {
+  JobHub hub(3, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1), two(hub.address(), 2);
+  zero->bound();
+  two->bound();
+  EXPECT_FALSE(two.hears_ready(milliseconds(300)));
+  one->bound();
+  EXPECT_TRUE(zero.hears_ready());
+  EXPECT_TRUE(one.hears_ready());
+  EXPECT_TRUE(two.hears_ready());
+}
+
+TEST(JobChannel, TellsEveryOtherRankOfAFailureWithItsStatusAndText) {
+  JobHub hub(3, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1), two(hub.address(), 2);
+  const JobFailure verdict = two->fail(3, "model.safetensors is short by 4096 bytes");
+  EXPECT_EQ(verdict, (JobFailure{2, 3, "model.safetensors is short by 4096 bytes"}));
+  EXPECT_EQ(zero.hears_failure(), verdict);
+  EXPECT_EQ(one.hears_failure(), verdict);
+  EXPECT_EQ(two.failures(), 0U);
+}
+
+TEST(JobChannel, MakesTheFirstFailureTheJobs) {
+  JobHub hub(2, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  one->fail(4, "out of memory");
+  const JobFailure verdict = zero->fail(3, "later");
+  EXPECT_EQ(verdict.rank, 1);
+  EXPECT_EQ(verdict.status, 4);
+  EXPECT_EQ(verdict.text, "out of memory");
+}
+
+TEST(JobChannel, TellsARankThatConnectsAfterTheFailure) {
+  JobHub hub(2, kQuick);
+  Rank zero(hub.address(), 0);
+  zero->fail(3, "early");
+  Rank one(hub.address(), 1);
+  ASSERT_TRUE(one.hears_failure());
+  EXPECT_EQ(one.hears_failure()->text, "early");
+}
+
+TEST(JobChannel, TakesAConnectionLostWithoutGoodbyeForAFailure) {
+  JobHub hub(2, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  const auto start = Clock::now();
+  one.vanish();
+  const auto failure = zero.hears_failure();
+  ASSERT_TRUE(failure);
+  EXPECT_LT(Clock::now() - start, kQuick.lost);  // the closed connection, not the silence
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_EQ(failure->status, 1);
+  EXPECT_TRUE(failure->lost);
+  EXPECT_THAT(failure->text, HasSubstr("rank 1 was lost"));
+}
+
+// An authenticated rank that never sends a heartbeat, as a frozen host would.
+Fd frozen_rank(const HubAddress& address, int rank) {
+  Fd socket = connect_tcp("127.0.0.1", address.port, milliseconds(2000));
+  JobConnection connection{duplicate(socket.get())};
+  std::vector<JobMessage> messages;
+  while (messages.empty()) {
+    pollfd polled{socket.get(), POLLIN, 0};
+    if (poll(&polled, 1, 2000) != 1 || !connection.read(messages, kMaxStrangerBytes)) return {};
+  }
+  JobMessage hello;
+  hello.type = JobMessage::Type::kHello;
+  hello.rank = rank;
+  hello.nonce = random_hex(16);
+  hello.proof = make_proof(address.secret_hex, Prover::kRank, messages[0].nonce, hello.nonce, rank);
+  connection.queue(hello);
+  return connection.flush() ? std::move(socket) : Fd();
+}
+
+TEST(JobChannel, NoticesARankThatFallsSilent) {
+  JobHub hub(2, kQuick);
+  Rank zero(hub.address(), 0);
+  const Fd frozen = frozen_rank(hub.address(), 1);
+  ASSERT_TRUE(frozen);
+  const auto start = Clock::now();
+  const auto failure = zero.hears_failure();
+  ASSERT_TRUE(failure);
+  EXPECT_GE(Clock::now() - start, kQuick.lost - kQuick.heartbeat);
+  EXPECT_THAT(failure->text, HasSubstr("rank 1 was lost: nothing was heard"));
+}
+
+TEST(JobChannel, KeepsARankThatIsSlowButAlive) {
+  JobHub hub(2, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  zero->bound();
+  EXPECT_FALSE(zero.hears_failure(kQuick.lost * 2));
+  one->bound();
+  EXPECT_TRUE(zero.hears_ready());
+}
+
+TEST(JobChannel, NoticesThatTheHubIsLost) {
+  std::optional<Rank> one;
+  {
+    // A hub that dies: its listener and connections go with no goodbye.
+    TcpListener listener = listen_tcp();
+    HubAddress address{{}, boot_id(), listener.port, random_hex(32)};
+    std::thread dying([&] {
+      pollfd polled{listener.socket.get(), POLLIN, 0};
+      poll(&polled, 1, 2000);
+      JobConnection connection(accept_tcp(listener.socket.get()));
+      JobMessage challenge;
+      challenge.type = JobMessage::Type::kChallenge;
+      challenge.nonce = "00";
+      connection.queue(challenge);
+      connection.flush();
+      std::vector<JobMessage> messages;
+      while (messages.empty()) {
+        pollfd reply{connection.fd(), POLLIN, 0};
+        if (poll(&reply, 1, 2000) != 1 || !connection.read(messages, kMaxStrangerBytes)) return;
+      }
+      JobMessage welcome;
+      welcome.type = JobMessage::Type::kWelcome;
+      welcome.proof = make_proof(address.secret_hex, Prover::kHub, "00", messages[0].nonce, 1);
+      connection.queue(welcome);
+      connection.flush();
+    });
+    one.emplace(address, 1);
+    dying.join();
+  }
+  const auto failure = one->hears_failure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->status, 1);
+  EXPECT_THAT(failure->text, HasSubstr("rank 0 was lost"));
+}
+
+TEST(JobChannel, StopsEveryRankWhenOneAsks) {
+  JobHub hub(2, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  one->request_stop();
+  EXPECT_TRUE(zero.hears_stop());
+  EXPECT_TRUE(one.hears_stop());
+  one->bye();
+  one.vanish();
+  zero->bye();
+  EXPECT_EQ(zero.failures(), 0U);
+}
+
+TEST(JobChannel, LetsARankLeaveThatWasAskedTo) {
+  JobHub hub(2, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  zero->bound();
+  one->bound();
+  ASSERT_TRUE(zero.hears_ready());
+  one->bye();
+  one.vanish();
+  EXPECT_FALSE(zero.hears_failure(milliseconds(500)));
+}
+
+TEST(JobChannel, TakesAGoodbyeBeforeReadyForAFailure) {
+  JobHub hub(2, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  one->bye();
+  const auto failure = zero.hears_failure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->status, 1);
+  EXPECT_EQ(failure->rank, 1);
+}
+
+TEST(JobChannel, LeavesTheOthersServingWhenRankZeroAloneIsStopped) {
+  auto hub = std::make_unique<JobHub>(2, kQuick);
+  Rank zero(hub->address(), 0), one(hub->address(), 1);
+  zero->bound();
+  one->bound();
+  ASSERT_TRUE(one.hears_ready());
+  testing::internal::CaptureStderr();
+  zero->bye();
+  zero.vanish();
+  hub.reset();
+  EXPECT_FALSE(one.hears_failure(kQuick.lost + milliseconds(300)));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("without supervision"));
+  const auto start = Clock::now();
+  one->bye();  // nobody is there to wait for
+  EXPECT_LT(Clock::now() - start, milliseconds(500));
+}
+
+TEST(JobChannel, AddsUpTheRanksProgress) {
+  JobHub hub(2, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  zero->set_progress(90, 100);
+  one->set_progress(20, 100);
+  const auto deadline = Clock::now() + kSoon;
+  while (hub.progress().bytes != 110 && Clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  EXPECT_EQ(hub.progress().bytes, 110U);
+  EXPECT_EQ(hub.progress().total_bytes, 200U);
+  EXPECT_EQ(hub.progress().slowest_rank, 1);
+}
+
+TEST(JobChannel, RefusesARankThatDoesNotKnowTheSecret) {
+  JobHub hub(2, kQuick);
+  HubAddress wrong = hub.address();
+  wrong.secret_hex = random_hex(32);
+  try {
+    JobMember member(wrong, 1, {},
+                     {kQuick.heartbeat, kQuick.lost, kQuick.authentication, milliseconds(300)});
+    FAIL() << "let in";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::kLauncher);
+    EXPECT_THAT(error.what(), HasSubstr("rank 1 cannot reach rank 0's job channel"));
+    EXPECT_THAT(error.what(), testing::Not(HasSubstr(wrong.secret_hex)));
+  }
+}
+
+TEST(JobChannel, RefusesASecondConnectionOfARank) {
+  JobHub hub(2, kQuick);
+  Rank one(hub.address(), 1);
+  EXPECT_THROW(JobMember(hub.address(), 1, {},
+                         {kQuick.heartbeat, kQuick.lost, kQuick.authentication, milliseconds(300)}),
+               Error);
+  EXPECT_FALSE(one.hears_failure(milliseconds(200)));
+}
+
+TEST(JobChannel, DropsASilentStrangerAndServesRanksMeanwhile) {
+  JobHub hub(2, kQuick);
+  std::vector<Fd> strangers;
+  for (int i = 0; i < 300; ++i) {
+    strangers.push_back(connect_tcp("127.0.0.1", hub.address().port, milliseconds(2000)));
+  }
+  const auto start = Clock::now();
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  zero->bound();
+  one->bound();
+  EXPECT_TRUE(zero.hears_ready());
+  EXPECT_LT(Clock::now() - start, milliseconds(1000));
+  for (const Fd& stranger : strangers) EXPECT_TRUE(is_closed(stranger.get(), milliseconds(3000)));
+}
+
+TEST(JobChannel, DropsGarbageAtOnce) {
+  JobHub hub(2, kQuick);
+  Rank zero(hub.address(), 0);
+  std::mt19937 random(7);
+  for (int i = 0; i < 20; ++i) {
+    std::string garbage(512, '\0');
+    for (char& c : garbage) c = static_cast<char>(random());
+    const Fd stranger = connect_tcp("127.0.0.1", hub.address().port, milliseconds(2000));
+    send_text(stranger.get(), garbage);
+    EXPECT_TRUE(is_closed(stranger.get(), kQuick.authentication * 3));
+  }
+  const Fd huge = connect_tcp("127.0.0.1", hub.address().port, milliseconds(2000));
+  send_text(huge.get(), std::string_view("\xff\xff\xff\xff{", 5));
+  EXPECT_TRUE(is_closed(huge.get(), kQuick.authentication / 2));
+  const Fd half = connect_tcp("127.0.0.1", hub.address().port, milliseconds(2000));
+  send_text(half.get(), std::string_view("\x40\0\0\0{\"type\":", 12));
+  EXPECT_TRUE(is_closed(half.get(), kQuick.authentication * 3));
+  EXPECT_EQ(zero.failures(), 0U);
+}
+
+TEST(JobChannel, DropsAStrangerThatSkipsTheProof) {
+  JobHub hub(2, kQuick);
+  Rank zero(hub.address(), 0);
+  JobMessage failed;
+  failed.type = JobMessage::Type::kFailed;
+  failed.status = 9;
+  const Fd stranger = connect_tcp("127.0.0.1", hub.address().port, milliseconds(2000));
+  send_text(stranger.get(), encode_frame(failed));
+  EXPECT_TRUE(is_closed(stranger.get(), kQuick.authentication / 2));
+  EXPECT_FALSE(zero.hears_failure(milliseconds(200)));
+}
+
+}  // namespace
+}  // namespace preload
