@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <thread>
 
@@ -51,15 +51,20 @@ Fd open_lock(const SocketDir& directory, const std::string& name) {
   return fd;
 }
 
-std::string holder_text(int fd) {
-  std::array<std::byte, 32> bytes{};
-  const std::size_t got = pread_full(fd, bytes, 0, "the lock file");
-  std::string text(reinterpret_cast<const char*>(bytes.data()), got);
-  text = text.substr(0, text.find_first_not_of("0123456789"));
-  return text.empty() ? "another process" : "pid " + text;
+std::string holder_text(const SocketDir& directory, const std::string& name) {
+  const auto pid = lock_holder(directory, name);
+  return pid ? fmt::format("pid {}", *pid) : "another process";
 }
 
 }  // namespace
+
+std::optional<int> lock_holder(const SocketDir& directory, const std::string& lock_name) {
+  const auto text = read_file_at(directory.fd(), lock_name, 64);
+  int pid = 0;
+  if (!text || std::from_chars(text->data(), text->data() + text->size(), pid).ec != std::errc{})
+    return std::nullopt;
+  return pid;
+}
 
 Fd take_lock(const SocketDir& directory, const Endpoint& endpoint) {
   Fd fd = open_lock(directory, endpoint.lock_name());
@@ -71,7 +76,8 @@ Fd take_lock(const SocketDir& directory, const Endpoint& endpoint) {
           fmt::format("{}{} is already served by {} (lock '{}/{}'): stop that daemon, or "
                       "serve a second model with --slot",
                       endpoint.device, endpoint.slot.empty() ? "" : " slot " + endpoint.slot,
-                      holder_text(fd.get()), directory.path(), endpoint.lock_name()));
+                      holder_text(directory, endpoint.lock_name()), directory.path(),
+                      endpoint.lock_name()));
     std::this_thread::sleep_for(kLockRetry);
   }
   // For the message above, in another process; the lock itself needs no content.

@@ -49,6 +49,8 @@ struct Endpoint {
 Fd take_lock(const SocketDir& directory, const Endpoint& endpoint);
 // A probe that never disturbs a holder.
 bool lock_is_held(const SocketDir& directory, const std::string& lock_name);
+// The pid that the last holder wrote into the lock file.
+std::optional<int> lock_holder(const SocketDir& directory, const std::string& lock_name);
 
 // The `.state` file beside the lock: what a rank does before it serves. It counts only while the
 // lock is held; a failure leaves a tombstone.

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serve/socket_dir.hpp"
+#include "wire/messages.hpp"
+
+namespace preload {
+
+// What stands behind one name of a socket directory.
+enum class DaemonCondition {
+  kAnswering,  // its socket does: `live` is its word
+  kComing,     // the lock is held and nobody answers yet: it loads
+  kFailed,     // it left a tombstone
+  kDead,       // the lock is free and nobody said why
+};
+
+// One daemon as seen from outside. Only a socket that answers is believed to be ready.
+struct DaemonView {
+  std::string stem;
+  DaemonCondition condition = DaemonCondition::kDead;
+  std::optional<StateFile> file;           // of this boot and, under a held lock, of its holder
+  std::optional<wire::DaemonStatus> live;  // set for kAnswering
+
+  // Whatever is known, in one form.
+  wire::DaemonStatus status() const;
+  std::string name() const;  // "host:0 slot a draft"
+};
+
+// All daemons of `directory`, by name; a daemon that does not answer within `timeout_ms` counts as
+// not answering. Throws as connect_to and lock_is_held do on what is not to be trusted.
+std::vector<DaemonView> view_directory(const SocketDir& directory, int timeout_ms = 1000);
+
+// Which daemons are meant; unset members leave it open.
+struct DaemonFilter {
+  std::optional<std::string> device;
+  std::optional<std::string> slot;
+  std::optional<Role> role;
+  bool admits(const DaemonView& view) const;
+};
+std::vector<DaemonView> view_directory(const SocketDir& directory, const DaemonFilter& filter,
+                                       int timeout_ms = 1000);
+
+}  // namespace preload
