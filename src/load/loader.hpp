@@ -27,14 +27,15 @@ struct LoadProgress {
 };
 
 struct LoadResult {
-  std::vector<Hash128> served;  // per program tensor: over its row-major bytes; aliases repeat
-  std::vector<Hash128> source;  // per plan op: contribution to its source tensor's hash
-  std::uint64_t bytes_read = 0;
-  double seconds = 0;           // first read to last byte hashed
+  std::vector<Hash128> served;   // per program tensor: over its row-major bytes; aliases repeat
+  std::vector<Hash128> source;   // per plan op: contribution to its source tensor's hash
+  std::uint64_t bytes_read = 0;  // taken from the files, gaps between close rows included
+  double seconds = 0;            // first read to last byte hashed
 };
 
-// Executes `plan` into `memory`. Throws Error(kCheckpoint) naming file and range when bytes that
-// the headers promised are not there or cannot be read, Error(kDevice) from the GPU, Cancelled.
+// Executes `plan` into `memory`, fresh from allocate_slabs. Throws Error(kCheckpoint) naming file
+// and range when bytes that the headers promised are not there or cannot be read, Error(kDevice)
+// from the GPU, Cancelled.
 LoadResult load(const LoadPlan& plan, const CopyProgram& program, const Checkpoint& checkpoint,
                 SlabMemory& memory, const LoadOptions& options, LoadProgress& progress,
                 const Cancel& cancel);

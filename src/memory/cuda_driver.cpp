@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memory/cuda_driver.hpp"
+#include "memory/cuda_driver.cuh"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

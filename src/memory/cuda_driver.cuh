@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 
-// Private to memory/, load/ and the GPU tests: CUDA's headers stay out of every other header.
+// Needs CUDA's headers, hence .cuh: private to memory/, load/, bench/ and the GPU tests.
 namespace preload {
 
 // The driver functions used here, found in libcuda.so.1 when first needed: nothing links the

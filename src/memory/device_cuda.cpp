@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/bytes.hpp"
-#include "memory/cuda_driver.hpp"
+#include "memory/cuda_driver.cuh"
 #include "memory/device.hpp"
 #include "memory/nvml.hpp"
 

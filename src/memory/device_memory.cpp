@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.hpp"
-#include "memory/cuda_driver.hpp"
+#include "memory/cuda_driver.cuh"
 #include "memory/device.hpp"
 
 namespace preload {
