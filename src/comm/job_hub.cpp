@@ -16,6 +16,7 @@
 #include "comm/job_channel.hpp"
 #include "comm/job_message.hpp"
 #include "comm/tcp.hpp"
+#include "serve/socket_dir.hpp"
 
 namespace preload {
 namespace {
@@ -108,7 +109,7 @@ JobHub::State::State(int world_size, JobTimings the_timings)
   TcpListener tcp = listen_tcp();
   listener = std::move(tcp.socket);
   wake = Fd(static_cast<int>(check_sys(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")));
-  address = {host_addresses(), boot_id(), tcp.port, random_hex(32)};
+  address = {host_addresses(), current_boot_id(), tcp.port, random_hex(32)};
   thread = std::thread([this] { run(); });
 }
 

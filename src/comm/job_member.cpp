@@ -15,6 +15,7 @@
 #include "comm/job_channel.hpp"
 #include "comm/job_message.hpp"
 #include "comm/tcp.hpp"
+#include "serve/socket_dir.hpp"
 
 namespace preload {
 namespace {
@@ -86,7 +87,7 @@ Admission shake_hands(const std::string& host, const HubAddress& address, int ra
 
 Admission connect_hub(const HubAddress& address, int rank, const JobTimings& timings) {
   std::vector<std::string> hosts = address.hosts;
-  if (!address.boot_id.empty() && address.boot_id == boot_id()) {
+  if (!address.boot_id.empty() && address.boot_id == current_boot_id()) {
     hosts.insert(hosts.begin(), {"127.0.0.1", "::1"});
   }
   const auto deadline = Clock::now() + timings.connect;

@@ -50,6 +50,8 @@ std::unique_ptr<Group> make_single_group();
 // Error(kLauncher) when the launcher started N > 1 tasks and MPI sees a world of 1.
 std::unique_ptr<Group> make_mpi_group(const Launcher& launcher, std::chrono::seconds init_timeout,
                                       std::size_t max_round_bytes = kMaxRoundBytes);
+// The same processes numbered anew: rank_of[i] is the number of the group's rank i, a permutation.
+std::unique_ptr<Group> order_ranks(std::unique_ptr<Group> group, std::vector<int> rank_of);
 // Single without a launcher, MPI under one.
 std::unique_ptr<Group> make_group(const Launcher& launcher);
 

@@ -158,11 +158,6 @@ std::vector<std::string> host_addresses() {
   return addresses;
 }
 
-std::string boot_id() {
-  const auto text = read_file_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id");
-  return text ? text->substr(0, text->find('\n')) : std::string();
-}
-
 Fd connect_tcp(const std::string& host, int port, std::chrono::milliseconds timeout) {
   const Address address = parse_address(host, port);
   Fd socket(static_cast<int>(

@@ -19,7 +19,6 @@ TcpListener listen_tcp();
 // Numeric addresses of this host that others may reach, best first: physical-looking interfaces
 // before bridges of containers, IPv4 before IPv6, loopback and link-local never.
 std::vector<std::string> host_addresses();
-std::string boot_id();
 
 // A connected, non-blocking, CLOEXEC socket. Throws Error(kLauncher) with errno's text.
 Fd connect_tcp(const std::string& host, int port, std::chrono::milliseconds timeout);

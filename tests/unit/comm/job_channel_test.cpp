@@ -19,6 +19,7 @@
 #include "base/error.hpp"
 #include "comm/job_message.hpp"
 #include "comm/tcp.hpp"
+#include "serve/socket_dir.hpp"
 
 namespace preload {
 namespace {
@@ -198,7 +199,7 @@ TEST(JobChannel, NoticesThatTheHubIsLost) {
   {
     // A hub that dies: its listener and connections go with no goodbye.
     TcpListener listener = listen_tcp();
-    HubAddress address{{}, boot_id(), listener.port, random_hex(32)};
+    HubAddress address{{}, current_boot_id(), listener.port, random_hex(32)};
     std::thread dying([&] {
       pollfd polled{listener.socket.get(), POLLIN, 0};
       poll(&polled, 1, 2000);

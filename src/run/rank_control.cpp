@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/rank_control.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace preload::run {
+
+RankControl::RankControl(std::chrono::seconds grace) : grace_(grace) {}
+
+void RankControl::end(ServeEnd end) {
+  const std::lock_guard lock(mutex_);
+  if (decided_) return;
+  decided_ = end;
+  const int hard_status = end.status != 0 ? end.status : 1;
+  hard_end_ = std::make_unique<Watchdog>(
+      grace_, hard_status,
+      fmt::format("did not end within {} s after: {}", grace_.count(), end.text));
+  if (server_ != nullptr) server_->end(end);
+  cancel_.request({end.status, end.text});
+}
+
+void RankControl::fail(const JobFailure& failure) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = failure;
+  }
+  end({ServeEnd::Cause::kFailure, failure.status,
+       fmt::format("rank {}: {}", failure.rank, failure.text)});
+}
+
+std::optional<JobFailure> RankControl::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void RankControl::ready() {
+  const std::lock_guard lock(mutex_);
+  if (server_ == nullptr || decided_) return;
+  server_->admit();
+  on_ready_();
+}
+
+std::optional<ServeEnd> RankControl::decided() const {
+  const std::lock_guard lock(mutex_);
+  return decided_;
+}
+
+RankControl::Serving::Serving(RankControl& control, Server& server, std::function<void()> on_ready)
+    : control_(control) {
+  const std::lock_guard lock(control_.mutex_);
+  control_.server_ = &server;
+  control_.on_ready_ = std::move(on_ready);
+  if (control_.decided_) server.end(*control_.decided_);
+}
+
+RankControl::Serving::~Serving() {
+  const std::lock_guard lock(control_.mutex_);
+  control_.server_ = nullptr;
+  control_.on_ready_ = nullptr;
+}
+
+}  // namespace preload::run

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/residency_build.hpp"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "plan/shard_description.hpp"
+#include "wire/manifest.hpp"
+
+namespace preload::run {
+namespace {
+
+using Json = nlohmann::json;
+
+Fd sealed_memfd(const std::string& bytes) {
+  Fd fd = make_memfd("preload-manifest", bytes.size());
+  {
+    const Mapping mapping = map_fd(fd.get(), bytes.size(), true, "the manifest");
+    std::memcpy(mapping.data(), bytes.data(), bytes.size());
+  }
+  seal_memfd(fd.get());
+  return fd;
+}
+
+std::vector<wire::ManifestTensor> manifest_tensors(const RankPlan& plan, const LoadResult& result) {
+  std::vector<wire::ManifestTensor> tensors;
+  tensors.reserve(plan.program.tensors.size());
+  for (std::size_t i = 0; i < plan.program.tensors.size(); ++i) {
+    const TargetTensor& target = plan.program.tensors[i];
+    const Placement& place = plan.load.slabs.placements[i];
+    wire::ManifestTensor tensor;
+    tensor.name = target.name;
+    tensor.dtype = target.dtype;
+    tensor.shape = target.shape;
+    tensor.strides = target.strides;
+    tensor.slab = place.slab;
+    tensor.offset = place.offset;
+    tensor.bytes = place.bytes;
+    tensor.kind = target.kind;
+    tensor.cls = target.cls;
+    tensor.alias = target.alias;
+    tensor.hash = result.served[i];
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::string receipt_json(const Checkpoint& checkpoint) {
+  Json files = Json::array();
+  for (const SourceFile& file : checkpoint.files) {
+    files.push_back({{"name", file.name},
+                     {"bytes", file.bytes},
+                     {"inode", file.inode},
+                     {"mtime_ns", file.mtime_ns},
+                     {"ctime_ns", file.ctime_ns}});
+  }
+  return files.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Residency build_residency(const cli::ServeOptions& options, const Launch& launch,
+                          const RankPlan& plan, const LoadResult& result,
+                          const std::vector<SourceHash>& sources, const Endpoint& endpoint) {
+  Residency residency;
+  residency.endpoint = endpoint;
+  residency.job = launch.job;
+  residency.model = options.model.model;
+  residency.coords = launch.coords;
+  residency.local_size = launch.place.local_size;
+  residency.checkpoint = checkpoint_id(plan.checkpoint, sources);
+  residency.fields = key_fields(plan.spec, options.model.layout, plan.program, launch.sizes,
+                                launch.coords, residency.checkpoint);
+  residency.key = key_digest(residency.fields);
+  residency.receipt_json = receipt_json(plan.checkpoint);
+  residency.tensor_count = plan.program.tensors.size();
+
+  ShardDescription shard;
+  shard.model = options.model.model;
+  shard.directory = plan.checkpoint.directory;
+  shard.hf_overrides = options.model.hf_overrides;
+  shard.request = options.model.layout;
+  shard.layout_version = plan.program.layout_version;
+  shard.role = plan.program.role;
+  shard.sizes = launch.sizes;
+  shard.rank = launch.coords;
+  shard.job = launch.job;
+  shard.key = residency.key;
+  shard.fields = residency.fields;
+  shard.checkpoint_id = residency.checkpoint;
+  shard.attributes_json = plan.program.attributes_json;
+
+  std::vector<wire::ManifestSlab> slabs;
+  for (const SlabSpec& slab : plan.load.slabs.slabs) slabs.push_back({slab.bytes, slab.cls});
+  residency.manifest =
+      sealed_memfd(wire::encode_manifest(slabs, manifest_tensors(plan, result), to_json(shard)));
+  return residency;
+}
+
+}  // namespace preload::run

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/serve.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "base/log.hpp"
+#include "comm/mpi_session.hpp"
+#include "run/launch.hpp"
+#include "run/rank_control.hpp"
+#include "run/rank_job.hpp"
+#include "run/signals.hpp"
+#include "run/supervision.hpp"
+
+namespace preload::run {
+namespace {
+
+ServeEnd end_of_signal(int signal) {
+  return {ServeEnd::Cause::kSignal, 128 + signal, fmt::format("ended by {}", signal_name(signal))};
+}
+
+}  // namespace
+
+int serve(const cli::ServeOptions& options, const Launcher& launcher) {
+  RankControl control;
+  const SignalWatch signals([&](int signal) { control.end(end_of_signal(signal)); });
+  std::unique_ptr<Group> group = make_group(launcher);
+  const Launch launch = check_launch(group, options, launcher, control.cancel());
+  log::set_rank(launch.coords.global, role_name(Role::kTarget));
+
+  JobEvents events;
+  events.ready = [&] { control.ready(); };
+  events.failed = [&](const JobFailure& failure) { control.fail(failure); };
+  events.stop = [&] {
+    control.end({ServeEnd::Cause::kJobStop, 0, "a client stopped the whole job"});
+  };
+  Supervision supervision(*group, std::move(events), control.cancel());
+  return RankJob(options, launcher, launch, *group, control, supervision).run();
+}
+
+}  // namespace preload::run

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/supervision.hpp"
+
+#include <utility>
+
+#include "run/agreement.hpp"
+
+namespace preload::run {
+
+Supervision::Supervision(Group& group, JobEvents events, const Cancel& cancel)
+    : rank_(group.rank()), events_(std::move(events)) {
+  if (group.size() == 1) return;
+  std::optional<Error> failed;
+  if (rank_ == 0) failed = attempt([&] { hub_.emplace(group.size()); });
+  agree(group, failed, {"rank 0 to open the job channel", cancel});
+  const std::string address = group.broadcast(hub_ ? encode(hub_->address()) : std::string(), 0,
+                                              {"the address of the job channel", cancel});
+  failed = attempt([&] { member_.emplace(decode_hub_address(address), rank_, events_); });
+  agree(group, failed, {"every rank to reach the job channel", cancel});
+}
+
+void Supervision::set_progress(std::uint64_t bytes, std::uint64_t total_bytes) noexcept {
+  if (member_) member_->set_progress(bytes, total_bytes);
+}
+
+std::optional<JobProgress> Supervision::progress() const {
+  if (!hub_) return std::nullopt;
+  return hub_->progress();
+}
+
+void Supervision::bound() {
+  if (member_) {
+    member_->bound();
+  } else {
+    events_.ready();
+  }
+}
+
+JobFailure Supervision::fail(int status, const std::string& text) {
+  return member_ ? member_->fail(status, text) : JobFailure{rank_, status, text};
+}
+
+void Supervision::request_stop() {
+  if (member_) {
+    member_->request_stop();
+  } else {
+    events_.stop();
+  }
+}
+
+void Supervision::bye() {
+  if (member_) member_->bye();
+}
+
+}  // namespace preload::run

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/cancel.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "cli/serve_options.hpp"
+#include "comm/launcher.hpp"
+#include "run/launch.hpp"
+#include "run/serve.hpp"
+
+namespace {
+
+using namespace preload;
+
+int serve(const std::vector<std::string>& arguments) {
+  log::set_up(log::Level::kInfo, run::host_name());
+  try {
+    const Launcher launcher = detect_launcher();
+    log::set_rank(launcher.rank.value_or(0), "");
+    const cli::ServeOptions options = cli::parse_serve_options(arguments);
+    log::set_up(options.log_level, run::host_name());
+    log::set_rank(launcher.rank.value_or(0), "");
+    return run::serve(options, launcher);
+  } catch (const Cancelled& cancelled) {
+    // Another rank logs it, or it was a signal.
+    log::debug(cancelled.what());
+    return cancelled.status();
+  } catch (const Error& error) {
+    log::error(error.what());
+    return exit_status(error.code());
+  } catch (const std::bad_alloc&) {
+    log::error("out of host memory");
+    return exit_status(Errc::kMemory);
+  } catch (const std::exception& error) {
+    log::error(error.what());
+    return exit_status(Errc::kInternal);
+  }
+}
+
+}  // namespace
+
+// The part of `preload serve` that loads and serves: `preload` continues here, since it links
+// neither MPI nor CUDA itself.
+int main(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments.front() == "serve") arguments.erase(arguments.begin());
+  const int status = serve(arguments);
+  // After a failure MPI is not finalised: its exit handlers could wait for ranks that are gone.
+  if (status != 0) std::_Exit(status);
+  return 0;
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/cpu_binding.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace preload::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(CpuList, ReadsRangesAndSingleCpus) {
+  EXPECT_EQ(parse_cpu_list("0-3,8"), (CpuSet{0, 1, 2, 3, 8}));
+  EXPECT_EQ(parse_cpu_list("5"), CpuSet{5});
+  EXPECT_EQ(parse_cpu_list(""), CpuSet{});
+}
+
+TEST(CpuList, RefusesWhatTheKernelWouldNotWrite) {
+  for (const char* text : {"a", "3-", "-1", "4-2", "1;2", "0-99999999", "1,,2"}) {
+    EXPECT_FALSE(parse_cpu_list(text)) << text;
+  }
+}
+
+class FakeRoot {
+ public:
+  FakeRoot() : path_(fs::temp_directory_path() / ("preload-cpus-" + std::to_string(getpid()))) {}
+  ~FakeRoot() { fs::remove_all(path_); }
+  void write(const std::string& name, const std::string& text) const {
+    fs::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << text << "\n";
+  }
+  std::string root() const { return path_.string() + "/"; }
+
+ private:
+  fs::path path_;
+};
+
+TEST(NodeCpus, FollowsTheGpuToItsNumaNode) {
+  const FakeRoot fake;
+  fake.write("proc/driver/nvidia/gpus/0000:19:00.0/information", "GPU UUID: \t GPU-AAAA");
+  fake.write("proc/driver/nvidia/gpus/0000:9d:00.0/information", "GPU UUID: \t GPU-BBBB");
+  fake.write("sys/bus/pci/devices/0000:19:00.0/numa_node", "0");
+  fake.write("sys/bus/pci/devices/0000:9d:00.0/numa_node", "1");
+  fake.write("sys/devices/system/node/node0/cpulist", "4000-4003");
+  fake.write("sys/devices/system/node/node1/cpulist", "4004-4007");
+  EXPECT_EQ(node_cpus("gpu-bbbb", fake.root()), (CpuSet{4004, 4005, 4006, 4007}));
+}
+
+TEST(NodeCpus, TakesTheNodeOfTheRunningCpuForHostMemory) {
+  const FakeRoot fake;
+  fake.write("sys/devices/system/node/node0/cpulist", "4000-4003");
+  fake.write("sys/devices/system/node/node1/cpulist", "0-1023");
+  EXPECT_EQ(node_cpus("host:0", fake.root()).size(), 1024U);
+}
+
+TEST(NodeCpus, TakesAllOnlineCpusWhereNodesAreUnknown) {
+  const FakeRoot fake;
+  fake.write("sys/devices/system/cpu/online", "0-1");
+  EXPECT_EQ(node_cpus("host:0", fake.root()), (CpuSet{0, 1}));
+}
+
+TEST(CpuBinding, WidensANarrowBindingAndRestoresIt) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  if (CPU_COUNT(&before) < 2) GTEST_SKIP() << "this machine gives the test one CPU only";
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  cpu_set_t now;
+  {
+    const CpuBinding binding("host:0");
+    sched_getaffinity(0, sizeof now, &now);
+    EXPECT_GT(CPU_COUNT(&now), 1);
+    EXPECT_THAT(binding.account(), testing::HasSubstr("widened from 1 to"));
+  }
+  sched_getaffinity(0, sizeof now, &now);
+  EXPECT_EQ(CPU_COUNT(&now), 1);
+  sched_setaffinity(0, sizeof before, &before);
+}
+
+}  // namespace
+}  // namespace preload::run
