@@ -40,9 +40,9 @@ struct TargetTensor {
   Dims strides;  // elements; row-major unless the engine holds it otherwise
   TensorKind kind = TensorKind::kParam;
   TensorClass cls = TensorClass::kShared;
-  std::vector<Move> moves;              // targets never overlap
-  std::optional<double> fill;           // value of every element that no move reaches
-  std::optional<std::uint32_t> alias;   // index of an earlier or later tensor that is no alias
+  std::vector<Move> moves;             // targets never overlap
+  std::optional<double> fill;          // value of every element that no move reaches
+  std::optional<std::uint32_t> alias;  // index of an earlier or later tensor that is no alias
   friend bool operator==(const TargetTensor&, const TargetTensor&) = default;
 };
 

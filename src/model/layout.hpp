@@ -12,9 +12,9 @@ namespace preload {
 
 // What the user asks the weights to look like. The same on every rank.
 struct LayoutRequest {
-  std::string layout = "vllm";        // "vllm" or "hf"
-  std::optional<DType> dtype;         // --dtype; unset is auto
-  std::vector<std::string> ignore;    // checkpoint tensors to leave alone (names or globs)
+  std::string layout = "vllm";      // "vllm" or "hf"
+  std::optional<DType> dtype;       // --dtype; unset is auto
+  std::vector<std::string> ignore;  // checkpoint tensors to leave alone (names or globs)
   friend bool operator==(const LayoutRequest&, const LayoutRequest&) = default;
 };
 

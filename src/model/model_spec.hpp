@@ -23,13 +23,16 @@ struct ModelSpec {
   std::int64_t vocab_size = 0;
   bool tie_word_embeddings = false;
   bool attention_bias = false;
+  bool qkv_bias = false;  // defaults to attention_bias
   bool mlp_bias = false;
-  std::optional<DType> dtype;            // torch_dtype or dtype
-  std::string quantization;              // quantization_config.quant_method, empty when none
+  std::optional<DType> dtype;  // torch_dtype or dtype
+  std::string quantization;    // quantization_config.quant_method, empty when none
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
-// Throws Error(kModel) with the position of malformed JSON or the name of a field of wrong type.
+// What the top level does not state is read from its "text_config", except the architecture and the
+// quantisation. Throws Error(kModel) with the position of malformed JSON or, for an architecture
+// with sharding rules, the name of a field of wrong type; any other's numbers are not needed.
 // `overrides_json` is --hf-overrides ("" or an object laid over the config).
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& overrides_json);
 

@@ -23,8 +23,8 @@ std::string checkpoint_id(const Checkpoint& checkpoint, const std::vector<Source
 // The key's fields by name; values are canonical text, so that a mismatch can show both.
 using KeyFields = std::map<std::string, std::string>;
 KeyFields key_fields(const ModelSpec& spec, const LayoutRequest& request,
-                     const CopyProgram& program, const ParallelSizes& sizes,
-                     const RankCoords& rank, const std::string& checkpoint_id);
+                     const CopyProgram& program, const ParallelSizes& sizes, const RankCoords& rank,
+                     const std::string& checkpoint_id);
 std::string key_digest(const KeyFields& fields);  // SHA-256 of the canonical JSON, 64 hex digits
 
 }  // namespace preload

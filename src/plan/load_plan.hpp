@@ -12,15 +12,15 @@ namespace preload {
 // becomes a few of these; a contiguous one is a single row.
 struct CopyOp {
   std::uint32_t file = 0;
-  std::uint64_t file_offset = 0;     // of the first row
-  std::uint64_t file_stride = 0;     // bytes between rows in the file
+  std::uint64_t file_offset = 0;  // of the first row
+  std::uint64_t file_stride = 0;  // bytes between rows in the file
   std::uint64_t rows = 1;
-  std::uint64_t row_bytes = 0;       // source bytes
-  std::uint32_t tensor = 0;          // target tensor (program index)
-  std::uint64_t target_offset = 0;   // bytes from the target tensor's first byte
-  std::uint64_t target_stride = 0;   // bytes between rows in the target
-  std::uint32_t source = 0;          // source tensor
-  std::uint64_t source_offset = 0;   // bytes from the source tensor's first byte, first row
+  std::uint64_t row_bytes = 0;      // source bytes
+  std::uint32_t tensor = 0;         // target tensor (program index)
+  std::uint64_t target_offset = 0;  // bytes from the target tensor's first byte
+  std::uint64_t target_stride = 0;  // bytes between rows in the target
+  std::uint32_t source = 0;         // source tensor
+  std::uint64_t source_offset = 0;  // bytes from the source tensor's first byte, first row
   // Value conversion of the elements when from != to.
   DType from = DType::kBF16;
   DType to = DType::kBF16;

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "model/model_spec.hpp"
+#include "plan/shards.hpp"
+
+namespace preload {
+
+// CopyProgram::attributes_json: what a client may want to know of the model beside its tensors.
+// `dtype` is the one type of the floats, unset when they are as stored.
+std::string attributes_json(const ModelSpec& spec, const std::optional<DType>& dtype,
+                            const Interval& layers);
+
+}  // namespace preload

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/decoder_rules.hpp"
+
+namespace preload::families {
+namespace {
+
+using namespace decoder;
+
+// vLLM 0.32 model_executor/models/qwen3.py: norms over each head of q and k; attention_bias gives
+// q, k and v biases but o_proj none.
+constexpr Rule kRules[] = {
+    kEmbedding,         kQkvWeight,  qkv_bias(Presence::kAttentionBias),
+    kOutputWeight,      kQueryNorm,  kKeyNorm,
+    kGateUpWeight,      kDownWeight, kInputNorm,
+    kPostAttentionNorm, kNorm,       kHead,
+};
+
+}  // namespace
+
+extern const Family qwen3{"Qwen3ForCausalLM", kLayerPrefix, kRules, kRotaryTables};
+
+}  // namespace preload::families

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "model/family_layout.hpp"
+
+namespace preload {
+
+// Matches a family's rules with the checkpoint's tensors and gathers all that does not fit.
+class FamilyLayout::Matcher {
+ public:
+  explicit Matcher(FamilyLayout& layout);
+  // Fills the layout's sections and left_alone, or throws Error(kModel) with every problem.
+  void run(const LayoutRequest& request);
+
+ private:
+  void check_numbers();
+  void select_rules();
+  void match(Section& section, const std::string& prefix);
+  void match_part(Section& section, const Part& part, const std::string& prefix);
+  void check_tensor(const SourceTensor& tensor, const Part& part);
+  void leave_tied_alone();
+  void sort_out(const LayoutRequest& request);
+  void throw_if_any() const;
+
+  FamilyLayout& layout_;
+  TensorNames names_;
+  std::vector<bool> consumed_;
+  std::vector<std::string> reasons_;
+  std::vector<std::string> problems_;  // one line each
+  std::vector<std::string> missing_;
+  std::vector<std::string> shapes_;
+  std::string name_;  // reused: a name is made for every tensor
+};
+
+}  // namespace preload

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "model/family.hpp"
+#include "model/family_layout.hpp"
+#include "model/model_layout.hpp"
+#include "model/stored_layout.hpp"
+
+namespace preload {
+namespace {
+
+// Whether the tensors can be served as they are stored, whatever they mean.
+bool is_stored_layout(const LayoutRequest& request, const ParallelSizes& sizes) {
+  return request.layout == "hf" && sizes.tp == 1 && sizes.pp == 1;
+}
+
+[[noreturn]] void refuse(const Checkpoint& checkpoint, const LayoutRequest& request,
+                         const ParallelSizes& sizes, const std::string& why) {
+  throw Error(Errc::kModel,
+              fmt::format("{} cannot be served in the {} layout with --tensor-parallel-size {} and "
+                          "--pipeline-parallel-size {}: {}. Unsharded and under its stored names "
+                          "it can: --layout hf with both at 1",
+                          checkpoint.name, request.layout, sizes.tp, sizes.pp, why));
+}
+
+}  // namespace
+
+std::unique_ptr<ModelLayout> open_layout(const Checkpoint& checkpoint, const ModelSpec& spec,
+                                         const LayoutRequest& request, const ParallelSizes& sizes) {
+  if (request.layout != "vllm" && request.layout != "hf") {
+    throw Error(Errc::kModel, fmt::format("unknown layout '{}': use vllm or hf", request.layout));
+  }
+  const Family* family = find_family(spec.architecture);
+  const bool quantised = !spec.quantization.empty();
+  if (family != nullptr && !quantised) {
+    return std::make_unique<FamilyLayout>(*family, checkpoint, spec, request, sizes);
+  }
+  if (is_stored_layout(request, sizes)) {
+    return std::make_unique<StoredLayout>(checkpoint, spec, request);
+  }
+  if (family != nullptr) {
+    refuse(checkpoint, request, sizes,
+           fmt::format("its quantization_config says {}, and sharding rules for quantised weights "
+                       "are not built",
+                       spec.quantization));
+  }
+  refuse(checkpoint, request, sizes,
+         fmt::format("{}; the architectures with rules are {}",
+                     spec.architecture.empty()
+                         ? "its config.json states no architecture"
+                         : fmt::format("there are no sharding rules for {}", spec.architecture),
+                     fmt::join(known_architectures(), ", ")));
+}
+
+CopyProgram make_program(const Checkpoint& checkpoint, const ModelSpec& spec,
+                         const LayoutRequest& request, const ParallelSizes& sizes,
+                         const RankCoords& rank) {
+  CopyProgram program = open_layout(checkpoint, spec, request, sizes)->program(rank);
+  check_program(program, checkpoint);
+  return program;
+}
+
+std::vector<std::string> known_architectures() {
+  std::vector<std::string> names;
+  for (const Family* family : all_families()) names.emplace_back(family->architecture);
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace preload

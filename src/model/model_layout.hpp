@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "model/layout.hpp"
+
+namespace preload {
+
+// Bytes of one rank's share, without padding between tensors; aliases count once.
+struct ShareSize {
+  std::uint64_t held_bytes = 0;
+  std::uint64_t read_bytes = 0;
+  friend bool operator==(const ShareSize&, const ShareSize&) = default;
+};
+
+// A checkpoint matched with its layout once, for all ranks of a job. Matching costs one pass over
+// the tensors; a rank's program costs what that rank holds, its size next to nothing.
+class ModelLayout {
+ public:
+  virtual ~ModelLayout() = default;
+  virtual CopyProgram program(const RankCoords& rank) const = 0;
+  virtual ShareSize share(const RankCoords& rank) const = 0;
+};
+
+// Throws as make_program does. `checkpoint` and `spec` must outlive the result.
+std::unique_ptr<ModelLayout> open_layout(const Checkpoint& checkpoint, const ModelSpec& spec,
+                                         const LayoutRequest& request, const ParallelSizes& sizes);
+
+}  // namespace preload

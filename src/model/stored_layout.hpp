@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "model/model_layout.hpp"
+
+namespace preload {
+
+// The hf layout of a model that needs no rules: every tensor whole and under its stored name, on
+// every rank. For architectures without rules and quantised checkpoints, at tp = pp = 1.
+class StoredLayout final : public ModelLayout {
+ public:
+  // Throws Error(kModel) when nothing is left to serve or --ignore-tensor matches nothing.
+  StoredLayout(const Checkpoint& checkpoint, const ModelSpec& spec, const LayoutRequest& request);
+
+  CopyProgram program(const RankCoords& rank) const override;
+  ShareSize share(const RankCoords& rank) const override;
+
+ private:
+  const Checkpoint& checkpoint_;
+  const ModelSpec& spec_;
+  std::optional<DType> dtype_;
+  std::vector<std::uint32_t> served_;
+  std::vector<LeftAlone> left_alone_;
+};
+
+}  // namespace preload
