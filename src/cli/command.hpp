@@ -11,7 +11,6 @@ using Arguments = std::vector<std::string>;
 
 struct Command {
   const char* name;
-  const char* summary;
   int (*run)(const Arguments& arguments);
 };
 
