@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/connect.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <optional>
 #include <thread>
 #include <variant>
 
 #include "base/bytes.hpp"
+#include "serve/connect.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload::client {
@@ -24,53 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kPollInterval = std::chrono::milliseconds(20);
 constexpr auto kTombstoneGrace = std::chrono::seconds(3);
-
-// A connected socket, or nothing when nobody listens there.
-std::optional<Fd> open_socket(const SocketDir& directory, const std::string& name,
-                              Clock::time_point deadline) {
-  const std::string path = directory.proc_path(name);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    throw Error(Errc::kInternal, "a socket's path through /proc is too long: " + path);
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  Fd fd(static_cast<int>(
-      check_sys(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket")));
-  // EAGAIN is a full backlog: a plain connect would block without a limit.
-  while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    const int error = errno;
-    if (error == ENOENT || error == ECONNREFUSED) return std::nullopt;
-    if (error != EAGAIN && error != EINTR) {
-      throw Error(Errc::kUnavailable, fmt::format("connecting to {} in {}: {}", name,
-                                                  directory.path(), errno_text(error)));
-    }
-    if (Clock::now() >= deadline) {
-      throw Error(Errc::kUnavailable, fmt::format("the daemon at {} in {} accepts no connection: "
-                                                  "its backlog is full",
-                                                  name, directory.path()));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  const int flags = static_cast<int>(check_sys(::fcntl(fd.get(), F_GETFL), "fcntl"));
-  check_sys(::fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK), "fcntl");
-  return fd;
-}
-
-// Whoever listens must be us, root or the owner of the directory, which SocketDir has checked.
-void check_peer(const SocketDir& directory, int socket) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  check_sys(::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size), "asking who listens",
-            Errc::kProtocol);
-  struct stat info {};
-  check_sys(::fstat(directory.fd(), &info), "looking at the socket directory", Errc::kProtocol);
-  if (peer.uid == ::geteuid() || peer.uid == 0 || peer.uid == info.st_uid) return;
-  throw Error(Errc::kProtocol,
-              fmt::format("the socket in {} is served by uid {} (pid {}), not by us, root or the "
-                          "directory's owner: remove it",
-                          directory.path(), peer.uid, peer.pid));
-}
 
 // What one look at the directory found, other than a daemon that serves.
 struct Loading {
@@ -98,14 +46,18 @@ std::string loading_text(const SocketDir& directory, const Endpoint& endpoint,
   return text;
 }
 
-Look look_without_socket(const SocketDir& directory, const Endpoint& endpoint) {
+// `unreachable`: why its socket did not answer.
+Look look_without_socket(const SocketDir& directory, const Endpoint& endpoint,
+                         const std::string& unreachable) {
   const bool held = lock_is_held(directory, endpoint.lock_name());
-  const std::optional<StateFile> state = read_state(directory, endpoint.state_name());
+  std::optional<StateFile> state = read_state(directory, endpoint.state_name());
+  if (state && state->boot_id != current_boot_id()) state.reset();
   if (state && state->state == "FAILED") {
     return Tombstone{state->time_ms,
                      fmt::format("the daemon for {} in {} failed ({}): {}", describe(endpoint),
                                  directory.path(), state->code, state->text)};
   }
+  if (held && state && state->state == "READY") return Loading{unreachable};
   if (held) return Loading{loading_text(directory, endpoint, state)};
   if (state) {
     return Absent{fmt::format(
@@ -114,22 +66,25 @@ Look look_without_socket(const SocketDir& directory, const Endpoint& endpoint) {
         describe(endpoint), directory.path(), state->pid, state->state, endpoint.lock_name())};
   }
   return Absent{fmt::format(
-      "no daemon for {} in {}: {} and {} are not there or not in use; start "
-      "one, or name its --weight-cache-socket-dir",
+      "no daemon for {} in {}: neither {} nor {} is in use; start one, or "
+      "name the directory that it was given as --weight-cache-socket-dir",
       describe(endpoint), directory.path(), endpoint.socket_name(), endpoint.lock_name())};
 }
 
 Look look_at(const SocketDir& directory, const Endpoint& endpoint, const ConnectOptions& options) {
-  const auto timeout = std::chrono::milliseconds(options.connect_timeout_ms);
-  std::optional<Fd> socket = open_socket(directory, endpoint.socket_name(), Clock::now() + timeout);
-  if (!socket) return look_without_socket(directory, endpoint);
-  check_peer(directory, socket->get());
+  Fd socket;
+  try {
+    socket = connect_to(directory, endpoint.socket_name(), options.connect_timeout_ms);
+  } catch (const Error& error) {
+    if (error.code() != Errc::kUnavailable) throw;
+    return look_without_socket(directory, endpoint, error.what());
+  }
   wire::HelloReply hello =
-      wire::call_hello(socket->get(), {options.identity}, options.connect_timeout_ms);
+      wire::call_hello(socket.get(), {options.identity}, options.connect_timeout_ms);
   if (hello.state == wire::DaemonState::kLoading) {
     return Loading{loading_text(directory, endpoint, read_state(directory, endpoint.state_name()))};
   }
-  return Connection{std::move(*socket), endpoint, std::move(hello)};
+  return Connection{std::move(socket), endpoint, std::move(hello)};
 }
 
 Look look(const ConnectOptions& options, const std::optional<std::string>& device) {

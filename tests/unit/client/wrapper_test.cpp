@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include <utility>
+
+#include "preload/client.hpp"
+#include "unit/client/client_fixture.hpp"
+
+namespace preload::test {
+namespace {
+
+class Wrapper : public ClientTest {
+ protected:
+  void SetUp() override { serve(); }
+  AttachOptions options() const {
+    AttachOptions options;
+    options.socket_dir = socket_dir_;
+    return options;
+  }
+};
+
+TEST_F(Wrapper, IteratesOverTheTensors) {
+  const Attachment attachment(options());
+  std::vector<std::string> names;
+  for (const Tensor& tensor : attachment) names.emplace_back(tensor.name());
+  ASSERT_EQ(names.size(), attachment.size());
+  EXPECT_EQ(names[0], "w");
+  EXPECT_EQ(names[1], "tied");
+}
+
+TEST_F(Wrapper, ViewsATensor) {
+  const Attachment attachment(options());
+  const Tensor w = attachment.at("w");
+  EXPECT_EQ(w.dtype(), "BF16");
+  EXPECT_THAT(w.shape(), ::testing::ElementsAre(3, 5));
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(w.data()), w.bytes()), bytes_of_w());
+  EXPECT_EQ(w.private_data(), nullptr);
+  EXPECT_NE(attachment.at("scale").private_data(), nullptr);
+  EXPECT_EQ(attachment.at("tied").alias_of(), 0U);
+  EXPECT_FALSE(attachment.find("absent"));
+}
+
+TEST_F(Wrapper, ThrowsWithStatusAndText) {
+  const Attachment attachment(options());
+  try {
+    attachment.at("absent");
+    FAIL() << "no exception";
+  } catch (const ClientError& error) {
+    EXPECT_EQ(error.status(), PRELOAD_E_NOT_FOUND);
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("absent"));
+  }
+}
+
+TEST_F(Wrapper, MovesTheLeaseWithIt) {
+  Attachment first(options());
+  {
+    const Attachment second = std::move(first);
+    EXPECT_EQ(server_->leases(), 1U);
+  }
+  EXPECT_TRUE(server_->wait_for_leases(0));
+}
+
+}  // namespace
+}  // namespace preload::test
