@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/bytes.hpp"
+#include "base/log.hpp"
+#include "cli/command.hpp"
+#include "cli/dump.hpp"
+#include "cli/local_daemons.hpp"
+#include "client/locate.hpp"
+
+namespace preload::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json tensor_json(const wire::ManifestView& manifest, const wire::ManifestTensor& tensor) {
+  ordered_json json;
+  json["name"] = tensor.name;
+  json["dtype"] = dtype_name(tensor.dtype);
+  json["shape"] = std::vector<std::int64_t>(tensor.shape.begin(), tensor.shape.end());
+  json["strides"] = std::vector<std::int64_t>(tensor.strides.begin(), tensor.strides.end());
+  json["bytes"] = tensor.bytes;
+  json["kind"] = tensor.kind == TensorKind::kBuffer ? "buffer" : "param";
+  json["class"] = tensor.cls == TensorClass::kPrivate ? "private" : "shared";
+  json["alias"] = tensor.alias ? ordered_json(manifest[*tensor.alias].name) : ordered_json();
+  json["hash"] = to_hex(tensor.hash);
+  return json;
+}
+
+ordered_json shard_json(const LocalShard& shard, bool with_tensors) {
+  const wire::ManifestView& manifest = shard.attachment->manifest();
+  const RankCoords& rank = shard.description.rank;
+  ordered_json json;
+  json["gpu_uuid"] = shard.endpoint.device;
+  json["slot"] = shard.endpoint.slot;
+  json["role"] = role_name(shard.endpoint.role);
+  json["global_rank"] = rank.global;
+  json["dp"] = rank.dp;
+  json["pp"] = rank.pp;
+  json["tp"] = rank.tp;
+  json["ep"] = rank.ep ? ordered_json(*rank.ep) : ordered_json();
+  json["key"] = shard.attachment->reply().key;
+  if (with_tensors) {
+    json["tensors"] = ordered_json::array();
+    for (std::size_t i = 0; i < manifest.size(); ++i) {
+      json["tensors"].push_back(tensor_json(manifest, manifest[i]));
+    }
+  } else {
+    json["tensors"] = manifest.size();
+  }
+  json["bytes"] = shard.attachment->bytes();
+  json["attach_ms"] = shard.attach_ms;
+  return json;
+}
+
+std::string shard_text(const LocalShard& shard) {
+  const wire::ManifestView& manifest = shard.attachment->manifest();
+  const RankCoords& rank = shard.description.rank;
+  std::string text = fmt::format(
+      "{}: rank {} (dp {} pp {} tp {}), {}, key {}…\n  {} tensors, {}, attached in {:.2f} ms\n",
+      client::describe(shard.endpoint), rank.global, rank.dp, rank.pp, rank.tp,
+      shard.description.model, shard.attachment->reply().key.substr(0, 12), manifest.size(),
+      format_bytes(shard.attachment->bytes()), shard.attach_ms);
+  for (std::size_t i = 0; i < manifest.size(); ++i) {
+    const wire::ManifestTensor tensor = manifest[i];
+    text += fmt::format("    {:<64} {:<8} {:<18} {}{}\n", tensor.name, dtype_name(tensor.dtype),
+                        to_string(tensor.shape),
+                        tensor.alias ? fmt::format("is {}", manifest[*tensor.alias].name)
+                                     : format_bytes(tensor.bytes),
+                        tensor.cls == TensorClass::kPrivate ? ", private" : "");
+  }
+  return text;
+}
+
+std::string dump_name(const LocalShard& shard) {
+  return fmt::format("rank{}{}{}.safetensors", shard.description.rank.global,
+                     shard.endpoint.slot.empty() ? "" : "." + shard.endpoint.slot,
+                     shard.endpoint.role == Role::kDraft ? "_draft" : "");
+}
+
+void print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
+    throw Error(Errc::kInternal, "standard output cannot be written");
+  }
+}
+
+std::vector<Endpoint> chosen_daemons(const ClientOptions& options, bool all) {
+  std::vector<Endpoint> endpoints = local_daemons(options);
+  if (all || endpoints.size() == 1) return endpoints;
+  std::string names;
+  for (const Endpoint& endpoint : endpoints) {
+    names += fmt::format("{}({})", names.empty() ? "" : ", ", client::describe(endpoint));
+  }
+  throw Error(Errc::kUsage, fmt::format("{} daemons are here: {}; choose with --gpu, --slot and "
+                                        "--role, or take --all",
+                                        endpoints.size(), names));
+}
+
+}  // namespace
+
+int run_attach(const Arguments& arguments) {
+  const ParsedOptions parsed("attach", arguments);
+  const ClientOptions options = client_options(parsed);
+  const std::optional<std::string> dump = parsed.text("dump");
+  ordered_json daemons = ordered_json::array();
+  std::optional<int> failure;
+  for (const Endpoint& endpoint : chosen_daemons(options, parsed.has("all"))) {
+    try {
+      const LocalShard shard = attach_to(options, endpoint);
+      if (dump) dump_safetensors(*shard.attachment, *dump, dump_name(shard));
+      if (options.json) {
+        daemons.push_back(shard_json(shard, parsed.has("tensors")));
+      } else {
+        print(shard_text(shard));
+      }
+    } catch (const Error& error) {
+      // The others are still attached to: one daemon's trouble is not theirs.
+      log::error(fmt::format("{}: {}", client::describe(endpoint), error.what()));
+      if (!failure) failure = exit_status(error.code());
+    }
+  }
+  if (options.json) print(ordered_json{{"daemons", daemons}}.dump(2) + "\n");
+  return failure.value_or(0);
+}
+
+}  // namespace preload::cli
