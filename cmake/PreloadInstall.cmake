@@ -1,1 +1,43 @@
-# see src/CMakeLists.txt
+# What `cmake --install` puts where, and the two ways to find the client library afterwards: a CMake
+# package (find_package(preload) → preload::client) and a pkg-config file (preload-client).
+
+include(CMakePackageConfigHelpers)
+
+target_include_directories(preload_client INTERFACE
+  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+  "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+set_target_properties(preload_client PROPERTIES EXPORT_NAME client)
+add_library(preload::client ALIAS preload_client)
+
+install(TARGETS preload RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+install(TARGETS preload-runtime RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/preload")
+install(TARGETS preload_client EXPORT preload-targets
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(DIRECTORY include/preload DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/preload")
+configure_package_config_file(cmake/preload-config.cmake.in
+  "${PROJECT_BINARY_DIR}/preload-config.cmake" INSTALL_DESTINATION "${package_dir}"
+  NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/preload-config-version.cmake"
+  COMPATIBILITY SameMajorVersion)
+install(EXPORT preload-targets NAMESPACE preload:: DESTINATION "${package_dir}")
+install(FILES "${PROJECT_BINARY_DIR}/preload-config.cmake"
+              "${PROJECT_BINARY_DIR}/preload-config-version.cmake"
+  DESTINATION "${package_dir}")
+
+# The prefix as seen from the file, so that an installed tree can be moved.
+file(RELATIVE_PATH PRELOAD_PC_PREFIX "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig"
+     "${CMAKE_INSTALL_PREFIX}")
+configure_file(cmake/preload-client.pc.in "${PROJECT_BINARY_DIR}/preload-client.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/preload-client.pc"
+  DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+# The Python package finds the library two folders up: put <libdir>/preload/python on PYTHONPATH.
+install(DIRECTORY python/preload DESTINATION "${CMAKE_INSTALL_LIBDIR}/preload/python"
+  FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
+
+install(DIRECTORY docs/ DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY examples DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

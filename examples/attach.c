@@ -19,7 +19,7 @@ static uint64_t splitmix64(uint64_t x) {
 
 __extension__ typedef unsigned __int128 wide;
 
-/* The hash of docs/protocol.md over contiguous bytes: the sum of word i times r(i), mod 2^128. */
+/* The hash of docs/hash.md over contiguous bytes: the sum of word i times r(i), mod 2^128. */
 static void hash(const unsigned char* bytes, uint64_t count, char text[33]) {
   wide sum = 0;
   for (uint64_t i = 0; i * 8 < count; ++i) {

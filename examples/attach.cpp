@@ -20,7 +20,7 @@ std::uint64_t splitmix64(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The hash of docs/protocol.md over contiguous bytes, on a little-endian machine.
+// The hash of docs/hash.md over contiguous bytes, on a little-endian machine.
 std::string hash(std::span<const std::byte> bytes) {
   __extension__ using Wide = unsigned __int128;
   Wide sum = 0;

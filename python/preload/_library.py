@@ -82,7 +82,7 @@ def _candidates() -> list[str]:
     beside = [here / _SONAME, here / "libpreload_client.so"]
     builds = here.parent.parent.glob("build/*/src/" + _SONAME)
     newest_first = sorted(builds, key=lambda path: path.stat().st_mtime, reverse=True)
-    prefixes = [p / d / _SONAME for p in here.parents for d in ("lib", "lib64")]
+    prefixes = [p / d / _SONAME for p in here.parents for d in (".", "lib", "lib64")]
     found = [str(path) for path in [*beside, *newest_first, *prefixes] if path.is_file()]
     return [*found, _SONAME]  # the bare name: what the dynamic linker knows
 
