@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "base/error.hpp"
+#include "serve/socket_dir.hpp"
+#include "unit/serve/temp_dir.hpp"
+
+namespace preload {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+const Endpoint kEndpoint{"host:0", "", Role::kTarget};
+
+TEST(Lock, SecondHolderFailsWithinASecondAndIsToldTheFirstOnesPid) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const Fd lock = take_lock(directory, kEndpoint);
+  const auto begin = Clock::now();
+  try {
+    take_lock(directory, kEndpoint);
+    FAIL() << "two daemons have the lock";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::kBusy);
+    EXPECT_EQ(exit_status(error.code()), 6);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("host:0"), HasSubstr(std::to_string(::getpid())),
+                                    HasSubstr("--slot")));
+  }
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(1));
+}
+
+TEST(Lock, AnotherSlotOrRoleIsAnotherLock) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const Fd first = take_lock(directory, kEndpoint);
+  EXPECT_TRUE(take_lock(directory, {"host:0", "b", Role::kTarget}));
+  EXPECT_TRUE(take_lock(directory, {"host:0", "", Role::kDraft}));
+  EXPECT_TRUE(take_lock(directory, {"host:1", "", Role::kTarget}));
+}
+
+TEST(Lock, IsFreeAgainWhenTheHolderWasKilled) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  std::array<int, 2> ready{};
+  ASSERT_EQ(::pipe(ready.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Fd lock = take_lock(directory, kEndpoint);
+    [[maybe_unused]] const ssize_t n = ::write(ready[1], "x", 1);
+    while (true) ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  EXPECT_TRUE(lock_is_held(directory, kEndpoint.lock_name()));
+  EXPECT_EQ(lock_holder(directory, kEndpoint.lock_name()), child);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_FALSE(lock_is_held(directory, kEndpoint.lock_name()));
+  EXPECT_TRUE(take_lock(directory, kEndpoint));
+}
+
+TEST(Lock, FileStaysWhenTheLockIsGivenUp) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  { const Fd lock = take_lock(directory, kEndpoint); }
+  EXPECT_EQ(directory.list(), std::vector<std::string>{kEndpoint.lock_name()});
+}
+
+TEST(Lock, ProbesMakeNoFile) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  EXPECT_FALSE(lock_is_held(directory, kEndpoint.lock_name()));
+  EXPECT_TRUE(directory.list().empty());
+}
+
+TEST(Lock, ProbesNeverMakeADaemonFail) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  { const Fd lock = take_lock(directory, kEndpoint); }
+  std::atomic<bool> stop{false};
+  std::thread prober([&] {
+    while (!stop) {
+      // Holds the probe's shared lock for longer than a real probe does.
+      const Fd fd(::openat(directory.fd(), kEndpoint.lock_name().c_str(), O_RDONLY | O_CLOEXEC));
+      if (::flock(fd.get(), LOCK_SH | LOCK_NB) == 0)
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      ::flock(fd.get(), LOCK_UN);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
+  for (int i = 0; i < 20; ++i) EXPECT_NO_THROW(take_lock(directory, kEndpoint));
+  stop = true;
+  prober.join();
+}
+
+TEST(Lock, RefusesASymlinkInItsPlace) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  std::ofstream(temp.file("elsewhere"));
+  ASSERT_EQ(::symlink("elsewhere", temp.file(kEndpoint.lock_name()).c_str()), 0);
+  EXPECT_THROW(take_lock(directory, kEndpoint), Error);
+  EXPECT_THROW(lock_is_held(directory, kEndpoint.lock_name()), Error);
+}
+
+TEST(StateFile, SurvivesTheDisk) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  StateFile state;
+  state.state = "FAILED";
+  state.job = "slurm-1.0";
+  state.global_rank = 3;
+  state.local_size = 8;
+  state.model = "/models/m";
+  state.bytes = 1ULL << 33;
+  state.total_bytes = 1ULL << 34;
+  state.code = "memory";
+  state.text = "too little";
+  state.exit_status = 4;
+  write_state(directory, kEndpoint, state);
+  const auto got = read_state(directory, kEndpoint.state_name());
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->state, "FAILED");
+  EXPECT_EQ(got->device, "host:0");
+  EXPECT_EQ(got->role, "target");
+  EXPECT_EQ(got->job, "slurm-1.0");
+  EXPECT_EQ(got->pid, ::getpid());
+  EXPECT_EQ(got->boot_id, current_boot_id());
+  EXPECT_EQ(got->boot_id.size(), 36U);
+  EXPECT_EQ(got->global_rank, 3);
+  EXPECT_EQ(got->local_size, 8);
+  EXPECT_EQ(got->bytes, 1ULL << 33);
+  EXPECT_EQ(got->total_bytes, 1ULL << 34);
+  EXPECT_GT(got->time_ms, 1'700'000'000'000);
+  EXPECT_EQ(got->text, "too little");
+  EXPECT_EQ(got->exit_status, 4);
+}
+
+TEST(StateFile, LeavesNothingElseBehind) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  write_state(directory, kEndpoint, {});
+  EXPECT_EQ(directory.list(), std::vector<std::string>{kEndpoint.state_name()});
+  remove_state(directory, kEndpoint);
+  remove_state(directory, kEndpoint);
+  EXPECT_TRUE(directory.list().empty());
+}
+
+TEST(StateFile, WhatIsNoneSaysNothing) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  EXPECT_FALSE(read_state(directory, "none.state"));
+  std::ofstream(temp.file("a.state")) << "{";
+  std::ofstream(temp.file("b.state")) << R"({"state":1})";
+  ASSERT_EQ(::symlink("a.state", temp.file("c.state").c_str()), 0);
+  for (const char* name : {"a.state", "b.state", "c.state"})
+    EXPECT_FALSE(read_state(directory, name)) << name;
+}
+
+}  // namespace
+}  // namespace preload
