@@ -59,7 +59,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"nodes", "", "K", "plan", "nodes they are spread over [1]"},
     {"rank", "", "R", "plan key", "this rank only"},
     {"summary", "", "", "plan", "leave the tensors out"},
-    {"json", "", "", "plan key status wait attach verify", "print JSON"},
+    {"json", "", "", "plan key status wait attach verify release stop", "print JSON"},
 });
 
 constexpr auto kCommands = std::to_array<CommandSpec>({

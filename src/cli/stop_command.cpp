@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "cli/command.hpp"
+#include "cli/daemon_views.hpp"
+#include "serve/connect.hpp"
+#include "wire/exchange.hpp"
+
+namespace preload::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kAnswerTimeoutMs = 5000;
+constexpr double kTimeoutS = 30;
+constexpr auto kPollInterval = std::chrono::milliseconds(50);
+
+// A loading daemon has no socket. Its pid is its own only while it holds the lock: the process is
+// pinned first, then looked at again. False when it cannot be told (yet) whom to signal.
+bool stop_loading(const SocketDir& directory, const DaemonView& view) {
+  const std::string lock = view.stem + ".lock";
+  const auto holder = lock_holder(directory, lock);
+  if (!view.file || !holder || *holder != view.file->pid) return false;
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, *holder, 0)));
+  if (!process) return false;
+  if (!lock_is_held(directory, lock) || lock_holder(directory, lock) != holder) return false;
+  if (::syscall(SYS_pidfd_send_signal, process.get(), SIGTERM, nullptr, 0) == 0) return true;
+  throw Error(Errc::kUnavailable,
+              fmt::format("cannot signal pid {}: {}", *holder, errno_text(errno)));
+}
+
+bool stop_serving(const SocketDir& directory, const DaemonView& view, bool job) {
+  const Fd socket = connect_to(directory, view.stem + ".sock", kAnswerTimeoutMs);
+  wire::call_stop(socket.get(), {job}, kAnswerTimeoutMs);
+  return true;
+}
+
+// The daemons that were chosen, until they are gone.
+class Stop {
+ public:
+  Stop(const ClientOptions& options, bool job, std::vector<DaemonView> chosen)
+      : directory_(SocketDir::open(options.socket_dir, false)), job_(job) {
+    for (DaemonView& view : chosen) targets_.push_back({std::move(view), false, false});
+  }
+
+  // False when some remain at `deadline`.
+  bool run(Clock::time_point deadline) {
+    while (true) {
+      look();
+      if (std::ranges::all_of(targets_, &Target::gone)) return true;
+      if (Clock::now() >= deadline) return false;
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  }
+  ordered_json json() const;
+  void report() const;
+
+ private:
+  struct Target {
+    DaemonView view;
+    bool asked;
+    bool gone;
+  };
+
+  void look() {
+    const std::vector<DaemonView> now = view_directory(directory_, kAnswerTimeoutMs);
+    for (Target& target : targets_) {
+      const auto at = std::ranges::find(now, target.view.stem, &DaemonView::stem);
+      target.gone = at == now.end() || !runs(*at) || is_another(target, *at);
+      if (!target.gone && !target.asked) ask(target, *at);
+    }
+  }
+  static bool runs(const DaemonView& view) {
+    return view.condition == DaemonCondition::kAnswering ||
+           view.condition == DaemonCondition::kComing;
+  }
+  // Somebody may have started a new one in its place: that one was not asked for.
+  static bool is_another(const Target& target, const DaemonView& now) {
+    const int before = target.view.status().pid;
+    const int after = now.status().pid;
+    return before != 0 && after != 0 && before != after;
+  }
+  void ask(Target& target, const DaemonView& now) {
+    try {
+      target.asked = now.live ? stop_serving(directory_, now, job_) : stop_loading(directory_, now);
+      if (target.asked) target.view = now;
+    } catch (const Error& error) {
+      // It may be going already: the next look tells.
+      log::debug(fmt::format("{}: {}", target.view.name(), error.what()));
+    }
+  }
+
+  SocketDir directory_;
+  bool job_;
+  std::vector<Target> targets_;
+};
+
+ordered_json Stop::json() const {
+  ordered_json daemons = ordered_json::array();
+  for (const Target& target : targets_) {
+    const wire::DaemonStatus status = target.view.status();
+    daemons.push_back({{"gpu_uuid", status.gpu_uuid},
+                       {"slot", status.slot},
+                       {"role", status.role},
+                       {"global_rank", status.global_rank},
+                       {"pid", status.pid},
+                       {"stopped", target.gone}});
+  }
+  return {{"daemons", daemons}};
+}
+
+void Stop::report() const {
+  for (const Target& target : targets_) {
+    if (target.gone) continue;
+    log::error(fmt::format("{} (pid {}) still holds '{}/{}.lock': {}", target.view.name(),
+                           target.view.status().pid, directory_.path(), target.view.stem,
+                           target.asked ? "it was asked to stop; wait longer with --timeout, or "
+                                          "kill it"
+                                        : "it could not be asked to stop; kill it"));
+  }
+}
+
+}  // namespace
+
+int run_stop(const Arguments& arguments) {
+  const ParsedOptions parsed("stop", arguments);
+  const ClientOptions options = client_options(parsed);
+  std::vector<DaemonView> chosen = look_for_running(options);
+  if (chosen.empty()) {
+    if (options.json) fmt::print("{}\n", ordered_json{{"daemons", ordered_json::array()}}.dump(2));
+    refuse_none(options, "no daemon runs");
+  }
+  const std::size_t count = chosen.size();
+  Stop stop(options, parsed.has("job"), std::move(chosen));
+  const std::chrono::duration<double> limit(options.timeout_s.value_or(kTimeoutS));
+  const bool gone = stop.run(Clock::now() + std::chrono::duration_cast<Clock::duration>(limit));
+  if (options.json) {
+    fmt::print("{}\n", stop.json().dump(2));
+  } else if (gone) {
+    fmt::print("stopped {} daemon{}\n", count, count == 1 ? "" : "s");
+  }
+  stop.report();
+  return gone ? 0 : exit_status(Errc::kTimeout);
+}
+
+}  // namespace preload::cli
