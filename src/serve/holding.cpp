@@ -205,7 +205,7 @@ wire::AttachReply Holding::attach(const wire::AttachRequest& request, Fd pipe, c
   lease.since = Clock::now();
   const std::string who = lease_text(lease);
   leases_.add(std::move(lease));
-  log::info(fmt::format("{} attached to {}{}; {} leases", who, place(),
+  log::info(fmt::format("{} attached to {}{}; open leases: {}", who, place(),
                         request.mode == wire::AttachMode::kCopy ? " to copy it" : "",
                         leases_.size()));
   return reply;
@@ -215,7 +215,7 @@ wire::ReleaseReply Holding::release(const wire::ReleaseRequest& request, const P
   const bool news = !draining_ && !released_;
   draining_ = true;
   if (news)
-    log::info(fmt::format("pid {} asked to release {}: {} leases are left", peer.pid, place(),
+    log::info(fmt::format("pid {} asked to release {}; open leases: {}", peer.pid, place(),
                           leases_.size()));
   if (!request.after_leases)
     for (const Lease& lease : leases_.take_all())
@@ -227,7 +227,7 @@ wire::ReleaseReply Holding::release(const wire::ReleaseRequest& request, const P
 
 void Holding::end_leases() {
   for (const Lease& lease : leases_.take_ended())
-    log::info(fmt::format("the lease of {} on {} ended after {:.1f} s; {} leases",
+    log::info(fmt::format("the lease of {} on {} ended after {:.1f} s; open leases: {}",
                           lease_text(lease), place(), age_s(lease), leases_.size()));
   free_if_due();
 }
