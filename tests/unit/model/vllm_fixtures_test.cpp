@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "base/hash.hpp"
+#include "model/layout.hpp"
+#include "unit/model/fixture.hpp"
+
+namespace preload::test {
+namespace {
+
+using nlohmann::ordered_json;
+
+// "llama.tp2pp1.r1.json": what vLLM 0.32.0 held on rank 1 of tp 2.
+struct Manifest {
+  std::string family;
+  ParallelSizes sizes;
+  int global = 0;
+  ordered_json tensors;
+};
+
+std::vector<Manifest> manifests() {
+  const std::regex pattern(R"((\w+)\.(?:dp(\d+))?tp(\d+)pp(\d+)\.r(\d+)\.json)");
+  std::vector<Manifest> found;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(PRELOAD_FIXTURES) + "/vllm-0.32.0")) {
+    const std::string name = entry.path().filename().string();
+    std::smatch match;
+    if (!std::regex_match(name, match, pattern)) {
+      ADD_FAILURE() << "unexpected file name " << name;
+      continue;
+    }
+    std::ifstream in(entry.path());
+    found.push_back(
+        {match[1],
+         {match[2].matched ? std::stoi(match[2]) : 1, std::stoi(match[4]), std::stoi(match[3])},
+         std::stoi(match[5]),
+         ordered_json::parse(in)});
+  }
+  return found;
+}
+
+std::string torch_name(DType dtype) {
+  if (dtype == DType::kBF16) return "bfloat16";
+  if (dtype == DType::kF16) return "float16";
+  if (dtype == DType::kF32) return "float32";
+  return "other";
+}
+
+CopyProgram program_of(const Manifest& manifest, const Checkpoint& checkpoint) {
+  const ModelSpec spec = parse_model_spec(checkpoint.config_json, "");
+  return make_program(checkpoint, spec, LayoutRequest{}, manifest.sizes,
+                      coords_of(manifest.global, manifest.sizes));
+}
+
+TEST(VllmLayout, HoldsEveryParameterThatVllmHoldsByteForByte) {
+  std::size_t checked = 0;
+  for (const Manifest& manifest : manifests()) {
+    SCOPED_TRACE(manifest.family + " tp " + std::to_string(manifest.sizes.tp) + " pp " +
+                 std::to_string(manifest.sizes.pp) + " rank " + std::to_string(manifest.global));
+    const Checkpoint checkpoint = fixture_checkpoint(manifest.family);
+    const CopyProgram program = program_of(manifest, checkpoint);
+    const std::vector<Bytes> bytes = execute(program, checkpoint);
+    std::vector<std::string> expected;
+    for (const auto& [name, entry] : manifest.tensors.items()) {
+      if (entry.at(0) != "param") continue;  // buffers are computed by the engine
+      expected.push_back(name);
+      const auto at = std::ranges::find(program.tensors, name, &TargetTensor::name);
+      ASSERT_NE(at, program.tensors.end()) << name;
+      EXPECT_EQ(torch_name(at->dtype), entry.at(1).get<std::string>()) << name;
+      EXPECT_EQ(ordered_json(std::vector<std::int64_t>(at->shape.begin(), at->shape.end())),
+                entry.at(2))
+          << name;
+      const Bytes& held = bytes[static_cast<std::size_t>(at - program.tensors.begin())];
+      const std::string_view text(reinterpret_cast<const char*>(held.data()), held.size());
+      EXPECT_EQ(sha256_hex(text).substr(0, 32), entry.at(3).get<std::string>()) << name;
+      EXPECT_EQ(at->kind, TensorKind::kParam) << name;
+      ++checked;
+    }
+    std::vector<std::string> held;
+    for (const TargetTensor& tensor : program.tensors) held.push_back(tensor.name);
+    EXPECT_EQ(held, expected) << "names, in the engine's order";
+  }
+  // 22 manifests; the smallest holds 14 parameters.
+  EXPECT_GE(checked, 22U * 14U);
+}
+
+TEST(VllmLayout, FixturesCoverTensorAndPipelineParallelRanks) {
+  const std::vector<Manifest> all = manifests();
+  EXPECT_TRUE(std::ranges::any_of(all, [](const Manifest& m) { return m.sizes.tp == 4; }));
+  EXPECT_TRUE(std::ranges::any_of(all, [](const Manifest& m) { return m.sizes.pp == 2; }));
+  EXPECT_EQ(all.size(), 22U);
+}
+
+}  // namespace
+}  // namespace preload::test
