@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The preload executable as a user types it: help, version, usage errors, plan."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "support"))
+import layout_checkpoint  # noqa: E402
+
+PRELOAD = os.environ["PRELOAD_TEST_BIN"]
+FIXTURES = os.path.join(HERE, "..", "..", "fixtures")
+
+
+def preload(*arguments, **environment):
+    return subprocess.run(
+        [PRELOAD, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+class CommandLine(unittest.TestCase):
+    def test_version_and_help_go_to_standard_output(self):
+        version = preload("--version")
+        self.assertEqual(version.returncode, 0)
+        self.assertRegex(version.stdout, r"^preload \d+\.\d+\.\d+\n$")
+        for arguments in (["--help"], ["-h"], ["help"]):
+            result = preload(*arguments)
+            self.assertEqual(result.returncode, 0)
+            self.assertIn("Commands:", result.stdout)
+        for arguments in (["help", "plan"], ["plan", "--help"], ["plan", "--ranks", "2", "-h"]):
+            result = preload(*arguments)
+            self.assertEqual(result.returncode, 0)
+            self.assertIn("Usage: preload plan", result.stdout)
+            self.assertIn("--summary", result.stdout)
+        self.assertIn("--export", preload("--model", "x", "--help").stdout)
+
+    def test_usage_errors_exit_2_and_print_nothing_on_standard_output(self):
+        for arguments, text in (
+            ([], "Commands:"),
+            (["sttus"], "did you mean status?"),
+            (["help", "sttus"], "did you mean status?"),
+            (["plan", "--rnks", "2"], "did you mean --ranks?"),
+            (["--modl", "x"], "did you mean --model?"),
+            (["serve"], "--model is missing"),
+            (["plan", "--ranks", "2"], "--model is missing"),
+            (["plan", "--model", "x"], "--ranks is missing"),
+            (["plan", "--model", "x", "--ranks", "3", "-tp", "2"], "--tensor-parallel-size 2"),
+            (["plan", "--model", "x", "--ranks", "2", "--rank", "2"], "--rank 2"),
+            (["--model", "x", "--nnodes", "2"], "mpirun -np"),
+            (["--model", "x", "--device", "rocm"], "not built yet"),
+        ):
+            result = preload(*arguments)
+            self.assertEqual(result.returncode, 2, arguments)
+            self.assertIn(text, result.stderr)
+            self.assertEqual(result.stdout, "")
+
+    def test_serve_says_where_it_looked_for_the_runtime(self):
+        result = preload("serve", "--model", "x", PRELOAD_RUNTIME="/nowhere/runtime")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("/nowhere/runtime: No such file or directory", result.stderr)
+
+    def test_bare_flags_and_serve_start_the_runtime_with_the_same_arguments(self):
+        with tempfile.TemporaryDirectory() as root:
+            runtime = os.path.join(root, "runtime")
+            with open(runtime, "w") as file:
+                file.write('#!/bin/sh\nprintf "%s|" "$@"\nexit 42\n')
+            os.chmod(runtime, 0o700)
+            for command in ([], ["serve"]):
+                result = preload(*command, "--model", "a b", "-tp", "2", PRELOAD_RUNTIME=runtime)
+                self.assertEqual(result.returncode, 42)
+                self.assertEqual(result.stdout, "--model|a b|-tp|2|")
+
+
+class Plan(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = tempfile.TemporaryDirectory()
+        with open(os.path.join(FIXTURES, "families.json")) as file:
+            families = json.load(file)["families"]
+        cls.tied = layout_checkpoint.write(cls.root.name, "llama_tied", families["llama_tied"])
+        cls.bias = layout_checkpoint.write(cls.root.name, "llama_bias", families["llama_bias"])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.root.cleanup()
+
+    def plan(self, *arguments):
+        result = preload("plan", "--model", self.tied, "--json", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_lists_what_each_rank_holds(self):
+        plan = self.plan("--ranks", "8", "--nodes", "2", "-tp", "2", "-pp", "2")
+        self.assertEqual(plan["world"], 8)
+        for rank in plan["ranks"]:
+            g = rank["global"]
+            self.assertEqual((rank["dp"], rank["pp"], rank["tp"]), (g // 4, g // 2 % 2, g % 2))
+            self.assertEqual((rank["node"], rank["local"], rank["ep"]), (g // 4, g % 4, None))
+            own = [t for t in rank["tensors"] if "alias" not in t]
+            self.assertEqual(rank["bytes"], sum(t["bytes"] for t in own))
+            with open(
+                os.path.join(FIXTURES, "vllm-0.32.0", f"llama_tied.tp1pp2.r{rank['pp']}.json")
+            ) as file:
+                held = [name for name, entry in json.load(file).items() if entry[0] == "param"]
+            self.assertEqual([t["name"] for t in rank["tensors"]], held)
+        last = {t["name"]: t for t in plan["ranks"][3]["tensors"]}
+        self.assertEqual(last["lm_head.weight"]["alias"], "model.embed_tokens.weight")
+        self.assertEqual(last["lm_head.weight"]["shape"], [512, 128])
+        # 1003 rows: rank 0 reads 512 of them, rank 1 the other 491.
+        reads = [rank["read_bytes"] for rank in plan["ranks"]]
+        self.assertEqual(reads[0] - reads[1], (512 - 491) * 128 * 2)
+        self.assertEqual(plan["ranks"][:4], [
+            {**rank, "global": rank["global"] - 4, "dp": 0, "node": 0}
+            for rank in plan["ranks"][4:]
+        ])  # fmt: skip
+
+    def test_narrows_to_a_rank_and_to_a_summary(self):
+        whole = self.plan("--ranks", "4", "-tp", "2")
+        self.assertEqual(self.plan("--ranks", "4", "-tp", "2", "--rank", "3"),
+                         {"world": 4, "ranks": whole["ranks"][3:]})  # fmt: skip
+        summary = self.plan("--ranks", "4", "-tp", "2", "--summary")
+        for rank in whole["ranks"]:
+            del rank["tensors"]
+        self.assertEqual(summary, whole)
+
+    def test_prints_a_table_without_json(self):
+        result = preload("plan", "--model", self.tied, "--ranks", "2", "--layout", "hf")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("2 ranks: dp 2 x pp 1 x tp 1", result.stdout)
+        self.assertIn("model.layers.3.self_attn.q_proj.weight", result.stdout)
+        self.assertIn("is model.embed_tokens.weight", result.stdout)
+
+    def test_refuses_with_status_3_what_cannot_be_served(self):
+        for arguments, text in (
+            (["--model", self.bias, "-tp", "2"], "num_key_value_heads 3"),
+            (["--model", self.bias, "-tp", "2", "--layout", "hf"], "mlp_bias"),
+            (["--model", self.tied, "--hf-overrides.vocab_size", "1004"], "vocab_size"),
+            (["--model", self.tied, "--hf-overrides.tie_word_embeddings", "false"],
+             "lm_head.weight"),
+        ):  # fmt: skip
+            result = preload("plan", "--ranks", "2", *arguments)
+            self.assertEqual(result.returncode, 3, arguments)
+            self.assertIn(text, result.stderr)
+            self.assertEqual(result.stdout, "")
+
+
+if __name__ == "__main__":
+    unittest.main()

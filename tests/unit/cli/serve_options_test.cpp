@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/serve_options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/error.hpp"
+
+namespace preload::cli::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string refusal(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"--model", "m"});
+  try {
+    parse_serve_options(arguments);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::kUsage);
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(ServeOptions, HaveTheDocumentedDefaults) {
+  const ServeOptions serve = parse_serve_options({"--model", "org/name"});
+  EXPECT_EQ(serve.model.model, "org/name");
+  EXPECT_EQ(serve.model.tp, 1);
+  EXPECT_EQ(serve.model.pp, 1);
+  EXPECT_EQ(serve.model.dp, std::nullopt);
+  EXPECT_EQ(serve.model.layout, LayoutRequest{});
+  EXPECT_EQ(serve.model.open.revision, "main");
+  EXPECT_FALSE(serve.model.open.rebuild_index);
+  EXPECT_EQ(serve.cuda, std::nullopt);
+  EXPECT_EQ(serve.export_kind, HandleKind::kVmm);
+  EXPECT_EQ(serve.ring_bytes, 512 * kMiB);
+  EXPECT_EQ(serve.threads, 0);
+  EXPECT_EQ(serve.slot, "");
+  EXPECT_TRUE(serve.allow_uids.empty());
+}
+
+TEST(ServeOptions, ReadEveryFlag) {
+  const ServeOptions serve = parse_serve_options({"--model=m",
+                                                  "-tp",
+                                                  "2",
+                                                  "-pp",
+                                                  "3",
+                                                  "-dp",
+                                                  "4",
+                                                  "--dtype",
+                                                  "half",
+                                                  "--layout",
+                                                  "hf",
+                                                  "--hf-overrides",
+                                                  R"({"a":1})",
+                                                  "--revision",
+                                                  "v2",
+                                                  "--load-format",
+                                                  "safetensors",
+                                                  "--rebuild-index",
+                                                  "--ignore-tensor",
+                                                  "x*",
+                                                  "--device",
+                                                  "cuda",
+                                                  "--export",
+                                                  "cuda-ipc",
+                                                  "--ring-bytes",
+                                                  "64M",
+                                                  "--reader-threads",
+                                                  "5",
+                                                  "--allow-uid",
+                                                  "7",
+                                                  "--allow_uid=8",
+                                                  "--log-level",
+                                                  "debug",
+                                                  "--weight-cache-socket-dir",
+                                                  "/d",
+                                                  "--slot",
+                                                  "a-1"});
+  EXPECT_EQ(serve.model.tp, 2);
+  EXPECT_EQ(serve.model.pp, 3);
+  EXPECT_EQ(serve.model.dp, 4);
+  EXPECT_EQ(serve.model.layout, (LayoutRequest{"hf", DType::kF16, {"x*"}}));
+  EXPECT_EQ(serve.model.hf_overrides, R"({"a":1})");
+  EXPECT_EQ(serve.model.open.revision, "v2");
+  EXPECT_TRUE(serve.model.open.rebuild_index);
+  EXPECT_EQ(serve.cuda, true);
+  EXPECT_EQ(serve.export_kind, HandleKind::kCudaIpc);
+  EXPECT_EQ(serve.ring_bytes, 64 * kMiB);
+  EXPECT_EQ(serve.threads, 5);
+  EXPECT_EQ(serve.allow_uids, (std::vector<unsigned>{7, 8}));
+  EXPECT_EQ(serve.log_level, log::Level::kDebug);
+  EXPECT_EQ(serve.socket_dir, "/d");
+  EXPECT_EQ(serve.slot, "a-1");
+}
+
+TEST(ServeOptions, RefuseValuesThatAreSetButWrong) {
+  EXPECT_THAT(refusal({"--device", "rocm"}), HasSubstr("--device rocm is not built yet"));
+  EXPECT_THAT(refusal({"--device", "tpu"}), HasSubstr("--device must be one of cuda, host"));
+  EXPECT_THAT(refusal({"--export", "shm"}), HasSubstr("--export must be one of vmm, cuda-ipc"));
+  EXPECT_THAT(refusal({"--device", "host", "--export", "vmm"}), HasSubstr("--export"));
+  EXPECT_THAT(refusal({"--layout", "transformers"}), HasSubstr("vllm, hf"));
+  EXPECT_THAT(refusal({"--load-format", "ipc_cache"}),
+              AllOf(HasSubstr("ipc_cache"), HasSubstr("use auto or safetensors")));
+  EXPECT_THAT(refusal({"--load-format", "hdf5"}), HasSubstr("auto, safetensors"));
+  EXPECT_THAT(refusal({"--dtype", "int8"}), HasSubstr("--dtype must be one of"));
+  EXPECT_THAT(refusal({"--hf-overrides", "{"}), HasSubstr("--hf-overrides must be a JSON object"));
+  EXPECT_THAT(refusal({"-tp", "0"}), HasSubstr("--tensor-parallel-size"));
+  EXPECT_THAT(refusal({"--ring-bytes", "none"}), HasSubstr("--ring-bytes"));
+  EXPECT_THAT(refusal({"--ring-bytes", "0"}), HasSubstr("--ring-bytes"));
+  EXPECT_THAT(refusal({"--allow-uid", "root"}), HasSubstr("--allow-uid"));
+  EXPECT_THAT(refusal({"--log-level", "loud"}), HasSubstr("loud"));
+  for (const std::string& slot :
+       std::vector<std::string>{"", "A", "a_b", std::string(33, 'a'), "a/b"}) {
+    EXPECT_THAT(refusal({"--slot", slot}), HasSubstr("--slot must be")) << slot;
+  }
+  EXPECT_THAT(refusal({"--model", ""}), HasSubstr("--model is empty"));
+}
+
+TEST(ServeOptions, NeedAModel) {
+  try {
+    parse_serve_options({"-tp", "2"});
+    ADD_FAILURE() << "taken without a model";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("--model is missing"));
+  }
+}
+
+TEST(ServeOptions, TakeTheLogLevelFromTheEnvironmentUnlessAFlagGivesIt) {
+  ::setenv("PRELOAD_LOG_LEVEL", "warn", 1);
+  EXPECT_EQ(parse_serve_options({"--model", "m"}).log_level, log::Level::kWarn);
+  EXPECT_EQ(parse_serve_options({"--model", "m", "--log-level", "error"}).log_level,
+            log::Level::kError);
+  ::setenv("PRELOAD_LOG_LEVEL", "loud", 1);
+  EXPECT_THROW(parse_serve_options({"--model", "m"}), Error);
+  ::unsetenv("PRELOAD_LOG_LEVEL");
+}
+
+}  // namespace
+}  // namespace preload::cli::test
