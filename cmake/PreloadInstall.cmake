@@ -6,7 +6,11 @@ include(CMakePackageConfigHelpers)
 target_include_directories(preload_client INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-set_target_properties(preload_client PROPERTIES EXPORT_NAME client)
+set_target_properties(preload_client PROPERTIES EXPORT_NAME client
+  LINK_DEPENDS "${PROJECT_SOURCE_DIR}/src/client/exports.map")
+# Only the C ABI leaves the library: no template of the standard library meets an engine's own.
+target_link_options(preload_client PRIVATE
+  "-Wl,--version-script=${PROJECT_SOURCE_DIR}/src/client/exports.map")
 add_library(preload::client ALIAS preload_client)
 
 install(TARGETS preload RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
