@@ -248,6 +248,7 @@ LoadSums load_on_device(LoadJob& job, const LoadOptions& options) {
   pinned = pin(ring.bytes().data(), ring.bytes().size());
   check_cuda(cudaStreamSynchronize(stream.get()), "filling tensors on the GPU");
 
+  job.first_read = std::chrono::steady_clock::now();
   run_threads(static_cast<int>(threads), [&](int index, const std::atomic<bool>& stop) {
     set_device(options.device);
     Worker(job, sums, shape, share_of(index), needs_staging).run(stop);

@@ -85,6 +85,7 @@ LoadSums load_on_host(LoadJob& job, const LoadOptions& options) {
 
   fill(job);
   std::vector<PieceSums> of_piece(job.list.pieces.size());
+  job.first_read = std::chrono::steady_clock::now();
   run_threads(threads, [&](int index, const std::atomic<bool>& stop) {
     const auto mine = ring.bytes().subspan(static_cast<unsigned>(index) * share, share);
     while (!stop.load(std::memory_order_relaxed)) {

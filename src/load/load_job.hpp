@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -48,6 +49,7 @@ struct LoadJob {
   SourceFiles files;
   ChunkList list;
   std::atomic<std::size_t> cursor{0};
+  std::chrono::steady_clock::time_point first_read;  // set by the executor when it begins to read
 };
 
 // What a load's hashes are put together from.

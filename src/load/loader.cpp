@@ -75,7 +75,10 @@ LoadResult load(const LoadPlan& plan, const CopyProgram& program, const Checkpoi
   result.served = served_hashes(job, sums);
   result.source = std::move(sums.source);
   result.bytes_read = job.files.bytes_read();
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::chrono::duration<double> setup = job.first_read - start;
+  const std::chrono::duration<double> reading = std::chrono::steady_clock::now() - job.first_read;
+  result.setup_seconds = setup.count();
+  result.seconds = reading.count();
   job.files.check_unchanged();
   return result;
 }

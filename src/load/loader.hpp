@@ -30,6 +30,7 @@ struct LoadResult {
   std::vector<Hash128> served;   // per program tensor: over its row-major bytes; aliases repeat
   std::vector<Hash128> source;   // per plan op: contribution to its source tensor's hash
   std::uint64_t bytes_read = 0;  // taken from the files, gaps between close rows included
+  double setup_seconds = 0;      // host buffers, pinning, fills: before the first read
   double seconds = 0;            // first read to last byte hashed
 };
 

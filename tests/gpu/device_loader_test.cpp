@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include "gpu/gpu_test.hpp"
+#include "load/loader.hpp"
+#include "memory/slab.hpp"
+#include "unit/load/random_load.hpp"
+
+namespace preload::test {
+namespace {
+
+using testing::HasSubstr;
+
+class DeviceLoader : public GpuTest {
+ protected:
+  static void expect_right(const RandomLoad& random, HandleKind kind, LoadOptions options) {
+    const auto memory = allocate_slabs(kind, random.plan.slabs.slabs, kDevice);
+    for (std::uint32_t slab = 0; slab < random.plan.slabs.slabs.size(); ++slab) {
+      // GPU memory is not fresh zeros: what must be zero has to be written.
+      check_cuda(cudaMemset(memory->address(slab), 0x77, random.plan.slabs.slabs[slab].bytes),
+                 "soiling a slab");
+    }
+    options.device = kDevice;
+    LoadProgress progress;
+    const LoadResult result =
+        load(random.plan, random.program, random.checkpoint, *memory, options, progress, Cancel());
+    EXPECT_EQ(progress.bytes, random.op_bytes());
+    const auto extents = random.expected_extents();
+    for (std::size_t t = 0; t < extents.size(); ++t) {
+      const Placement& place = random.plan.slabs.placements[t];
+      if (place.bytes == 0) continue;
+      ASSERT_TRUE(read_device(memory->address(place.slab) + place.offset, place.bytes) ==
+                  extents[t])
+          << random.program.tensors[t].name << " differs";
+    }
+    EXPECT_EQ(result.served, random.expected_served());
+    EXPECT_EQ(result.source, random.expected_source());
+  }
+};
+
+TEST_F(DeviceLoader, GivesTheInterpretersBytesAndHashesForRandomPrograms) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE(seed);
+    expect_right(RandomLoad(seed), seed % 4 == 0 ? HandleKind::kCudaIpc : HandleKind::kVmm, {});
+  }
+}
+
+TEST_F(DeviceLoader, GivesTheSameInSmallRingsAndWithAnyThreads) {
+  const RandomLoad random(77);
+  for (const std::uint64_t ring_bytes : {256 * kKiB, 3 * kMiB, 512 * kMiB}) {
+    for (const int threads : {1, 5, 16}) {
+      SCOPED_TRACE(testing::Message() << ring_bytes << " " << threads);
+      expect_right(random, HandleKind::kVmm, {ring_bytes, threads, 0});
+    }
+  }
+}
+
+TEST_F(DeviceLoader, LeavesNothingOnTheGpuAfterAFailure) {
+  const RandomLoad random(21);
+  const auto memory = allocate_slabs(HandleKind::kVmm, random.plan.slabs.slabs, kDevice);
+  const auto free_bytes = [] {
+    std::size_t free_memory = 0;
+    std::size_t total = 0;
+    check_cuda(cudaMemGetInfo(&free_memory, &total), "free memory");
+    return free_memory;
+  };
+  LoadProgress progress;
+  load(random.plan, random.program, random.checkpoint, *memory, {}, progress, Cancel());
+  const std::size_t before = free_bytes();
+
+  Cancel cancel;
+  cancel.request({143, "terminated"});
+  EXPECT_THROW(load(random.plan, random.program, random.checkpoint, *memory, {}, progress, cancel),
+               Cancelled);
+  EXPECT_EQ(free_bytes(), before);
+
+  random.directory.truncate(random.checkpoint.files[0].name, 100);
+  try {
+    load(random.plan, random.program, random.checkpoint, *memory, {}, progress, Cancel());
+    FAIL() << "a truncated file was loaded";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(random.checkpoint.files[0].name));
+  }
+  EXPECT_EQ(free_bytes(), before);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace preload::test
