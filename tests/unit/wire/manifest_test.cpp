@@ -61,6 +61,54 @@ TEST(Manifest, GivesBackSlabsAndMetadata) {
   EXPECT_EQ(view.metadata_json(), R"({"layout":"hf"})");
 }
 
+template <class T>
+T at(const std::string& bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+// Offsets and values as docs/protocol.md gives them, little endian.
+TEST(Manifest, LiesInMemoryAsTheProtocolSays) {
+  const std::string bytes = sample_manifest();
+  EXPECT_EQ(bytes.substr(0, 8), "PRLDMFST");
+  EXPECT_EQ(at<std::uint32_t>(bytes, 8), 1U);
+  EXPECT_EQ(at<std::uint32_t>(bytes, 12), 128U);
+  EXPECT_EQ(at<std::uint64_t>(bytes, 16), bytes.size());
+  EXPECT_EQ(at<std::uint32_t>(bytes, 24), 6U);
+  EXPECT_EQ(at<std::uint32_t>(bytes, 28), 2U);
+  EXPECT_EQ(at<std::uint64_t>(bytes, 40), 6U * 64U);  // bytes of the records
+  EXPECT_EQ(at<std::uint64_t>(bytes, 56), 2U * 16U);  // bytes of the slabs
+  const auto strings = at<std::uint64_t>(bytes, 96);
+  const auto record = at<std::uint64_t>(bytes, 32) + 3 * 64;  // k_scale
+  EXPECT_EQ(at<std::uint64_t>(bytes, record + 16), 512U);
+  EXPECT_EQ(at<std::uint64_t>(bytes, record + 24), 4U);
+  EXPECT_EQ(bytes.substr(strings + at<std::uint32_t>(bytes, record + 32),
+                         at<std::uint32_t>(bytes, record + 36)),
+            "k_scale");
+  EXPECT_EQ(at<std::uint32_t>(bytes, record + 44), 1U);           // slab
+  EXPECT_EQ(at<std::uint32_t>(bytes, record + 48), 0xFFFFFFFFU);  // no alias
+  EXPECT_EQ(at<std::uint8_t>(bytes, record + 56), 0U);            // a scalar
+  EXPECT_EQ(at<std::uint8_t>(bytes, record + 57), 14U);           // F32
+  EXPECT_EQ(at<std::uint8_t>(bytes, record + 59), 1U);            // private
+  EXPECT_EQ(bytes.substr(at<std::uint64_t>(bytes, 112)), std::string(R"({"layout":"hf"})") + '\0');
+}
+
+TEST(Manifest, DtypeCodesNeverChange) {
+  const std::vector<std::string_view> by_code{
+      "BOOL", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
+      "I16",  "U16", "F16", "BF16",    "I32",     "U32",     "F32",         "F64",
+      "I64",  "U64", "C64", "F4",      "F6_E2M3", "F6_E3M2"};
+  for (std::size_t code = 0; code < by_code.size(); ++code) {
+    ManifestTensor tensor;
+    tensor.name = "t";
+    tensor.dtype = dtype_from_name(by_code[code]).value();
+    tensor.bytes = 16;
+    const std::string bytes = encode_manifest({{512, TensorClass::kShared}}, {tensor}, "{}");
+    EXPECT_EQ(at<std::uint8_t>(bytes, at<std::uint64_t>(bytes, 32) + 57), code) << by_code[code];
+  }
+}
+
 TEST(Manifest, NamesAndMetadataAreCStrings) {
   const std::string encoded = sample_manifest();
   const ManifestView view(bytes_of(encoded));
