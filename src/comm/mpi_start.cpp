@@ -42,6 +42,13 @@ std::string lonely_text(const Launcher& launcher) {
       launcher_name(launcher.kind), launcher.size, host_name(), remedy(), launcher_environment());
 }
 
+// Every rank finds this out by itself: the launcher's first one says it, the others just end.
+[[noreturn]] void refuse_lonely(const Launcher& launcher) {
+  const Error error(Errc::kLauncher, lonely_text(launcher));
+  if (launcher.rank.value_or(0) == 0) throw error;
+  throw Cancelled({exit_status(error.code()), error.what()});
+}
+
 // Some MPIs call exit() when they cannot start, instead of returning an error. Then this hook says
 // what to do and gives the status that the contract asks for.
 std::atomic<bool> starting{false};
@@ -80,12 +87,12 @@ std::unique_ptr<Group> make_mpi_group(const Launcher& launcher, std::chrono::sec
                                       std::size_t max_round_bytes) {
   const bool told = std::getenv("PMI_RANK") != nullptr || std::getenv("PMI_FD") != nullptr;
   if (launcher.kind == Launcher::Kind::kSlurm && !told) {
-    throw Error(Errc::kLauncher, lonely_text(launcher));
+    refuse_lonely(launcher);
   }
   init(launcher, init_timeout);
   auto group = std::make_unique<MpiGroup>(MPI_COMM_WORLD, max_round_bytes);
   if (group->size() == 1 && launcher.size > 1) {
-    throw Error(Errc::kLauncher, lonely_text(launcher));
+    refuse_lonely(launcher);
   }
   return group;
 }

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a job ends: refusals, signals, killed ranks, a busy place; and what it leaves behind."""
+
+import fcntl
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import harness
+from harness import HERE, eventually, is_running, make_llama, needs_mpi
+
+SMALL = ["--hidden", 64, "--layers", 2, "--heads", 4, "--kv-heads", 2, "--vocab", 512, "--intermediate", 96]
+
+
+def shorten(path, by):
+    os.truncate(path, path.stat().st_size - by)
+
+
+class Refusals(harness.Case):
+    @needs_mpi
+    def test_a_refused_checkpoint_ends_every_rank_with_its_status_and_one_message(self):
+        model = make_llama(self.root / "model", *SMALL, "--shards", 2)
+        shorten(model / "model-00002-of-00002.safetensors", 4096)
+        daemon = self.start(model, "-tp", 2, "-dp", 2, ranks=4)
+        self.assertEqual(daemon.wait_end(), 3, daemon.log)
+        self.assertEqual(daemon.log.count("model-00002-of-00002.safetensors"), 1, daemon.log)
+        self.assertIn("4096 bytes", daemon.log)
+        self.assert_nothing_left()
+
+    @needs_mpi
+    def test_what_one_rank_alone_runs_into_ends_every_rank_with_its_status(self):
+        model = make_llama(self.root / "model", *SMALL)
+        self.sockets.mkdir(0o700)
+        place = hashlib.sha256(b"host:1").hexdigest()[:16]
+        with open(self.sockets / f"{place}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            daemon = self.start(model, "-tp", 2, ranks=4)
+            self.assertEqual(daemon.wait_end(20), 6, daemon.log)
+        self.assertEqual(daemon.log.count("host:1"), 1, daemon.log)
+        self.assert_nothing_left()
+
+    @needs_mpi
+    def test_a_world_that_does_not_fit_the_sizes_is_a_usage_error_said_once(self):
+        model = make_llama(self.root / "model", *SMALL)
+        daemon = self.start(model, "-tp", 2, "-dp", 1, ranks=3)
+        self.assertEqual(daemon.wait_end(), 2, daemon.log)
+        self.assertEqual(daemon.log.count("3 ranks were started"), 1, daemon.log)
+
+    def test_ranks_that_believe_to_be_alone_are_told_what_to_do(self):
+        model = make_llama(self.root / "model", *SMALL)
+        for variables in (
+            {"SLURM_STEP_ID": 0, "SLURM_STEP_NUM_TASKS": 4, "SLURM_PROCID": 0},
+            {"OMPI_COMM_WORLD_SIZE": 4, "OMPI_COMM_WORLD_RANK": 0},
+        ):
+            if not harness.MPIRUN:
+                self.skipTest("this build has no MPI")
+            daemon = self.start(model, env=variables)
+            self.assertEqual(daemon.wait_end(15), 5, daemon.log)
+            self.assertLess(time.monotonic() - daemon.started, 5)
+            self.assertIn("srun --mpi=list", daemon.log)
+            self.assertIn("built against", daemon.log)
+
+
+class Busy(harness.Case):
+    def test_a_second_daemon_is_refused_in_under_a_second_and_the_first_untouched(self):
+        model = make_llama(self.root / "model", *SMALL)
+        first = self.start(model, "--layout", "hf").wait_ready()
+        before = self.dump()[0]
+        pid = self.pid_of_rank(0)
+        second = self.start(model, "--layout", "hf")
+        self.assertEqual(second.wait_end(), 6, second.log)
+        self.assertLess(time.monotonic() - second.started, 5.0 if harness.SANITIZED else 1.0)
+        self.assertIn(str(pid), second.log)  # who has it
+        (daemon,) = self.status()
+        self.assertEqual((daemon["pid"], daemon["state"]), (pid, "READY"))
+        self.assert_same_tensors(self.dump()[0], before, "after the second daemon")
+        self.assert_stops_clean(first)
+
+    def test_another_slot_of_the_same_device_is_another_place(self):
+        model = make_llama(self.root / "model", *SMALL)
+        self.start(model, "--layout", "hf").wait_ready()
+        self.start(model, "--layout", "hf", "--slot", "b").wait_ready()
+        self.assertEqual(sorted(d["slot"] for d in self.status()), ["", "b"])
+
+
+class Killed(harness.Case):
+    def holder(self, device="host:0"):
+        process = subprocess.Popen(
+            [sys.executable, str(HERE / "holder.py"), str(self.sockets), device],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=harness.python_environment(),
+        )  # fmt: skip
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        self.assertRegex(process.stdout.readline(), "attached")
+        return process
+
+    @staticmethod
+    def ask(holder):
+        holder.stdin.write("?\n")
+        holder.stdin.flush()
+        return holder.stdout.readline().strip()
+
+    def leases(self):
+        return [lease["pid"] for daemon in self.status() for lease in daemon["leases"]]
+
+    @harness.needs_python_client
+    def test_a_killed_client_loses_its_lease_within_a_second(self):
+        self.start(make_llama(self.root / "model", *SMALL), "--layout", "hf").wait_ready()
+        victim, other = self.holder(), self.holder()
+        eventually(lambda: len(self.leases()) == 2, 5, "two leases")
+        value = self.ask(other)
+        victim.kill()
+        killed = time.monotonic()
+        eventually(lambda: self.leases() == [other.pid], 1, "the killed client's lease to end")
+        self.assertLess(time.monotonic() - killed, 1.0)
+        self.assertEqual(self.ask(other), value)
+
+    @harness.needs_python_client
+    def test_a_killed_daemon_leaves_its_clients_data_and_its_place_to_the_next(self):
+        model = make_llama(self.root / "model", *SMALL)
+        first = self.start(model, "--layout", "hf").wait_ready()
+        holder = self.holder()
+        value = self.ask(holder)
+        os.kill(self.pid_of_rank(0), signal.SIGKILL)
+        self.assertEqual(first.wait_end(), 137)
+        self.assertEqual(self.ask(holder), value)
+        self.preload("attach", "--all", status=7)  # the stale socket misleads nobody
+        second = self.start(model, "--layout", "hf").wait_ready()
+        self.assertEqual(self.ask(holder), value)
+        newcomer = self.holder()
+        self.assertEqual(self.ask(newcomer), value)
+        self.assert_stops_clean(second)
+
+    @needs_mpi
+    def test_a_killed_rank_ends_the_job_with_137_and_leaves_nothing(self):
+        model = make_llama(self.root / "model", *SMALL)
+        daemon = self.start(model, "-tp", 2, ranks=4).wait_ready()
+        pids = [d["pid"] for d in self.status()]
+        self.assertEqual(len(set(pids)), 4)
+        os.kill(self.pid_of_rank(2), signal.SIGKILL)
+        self.assertEqual(daemon.wait_end(15), 137, daemon.log)
+        eventually(lambda: not any(map(is_running, pids)), 10, "every rank to be gone")
+        self.assertEqual(self.status(), [])
+        self.assertEqual(daemon.log.count("rank 2 was lost"), 1, daemon.log)
+
+    @needs_mpi
+    def test_a_killed_rank_zero_ends_the_job_too(self):
+        model = make_llama(self.root / "model", *SMALL)
+        daemon = self.start(model, "-tp", 2, ranks=2).wait_ready()
+        pids = [d["pid"] for d in self.status()]
+        os.kill(self.pid_of_rank(0), signal.SIGKILL)
+        self.assertEqual(daemon.wait_end(15), 137, daemon.log)
+        eventually(lambda: not any(map(is_running, pids)), 10, "every rank to be gone")
+
+
+class Signals(harness.Case):
+    def test_a_terminated_daemon_ends_with_143_and_says_so_to_who_waits(self):
+        daemon = self.start(make_llama(self.root / "model", *SMALL), "--layout", "hf").wait_ready()
+        os.kill(self.pid_of_rank(0), signal.SIGTERM)
+        self.assertEqual(daemon.wait_end(15), 143, daemon.log)
+        started = time.monotonic()
+        self.preload("wait", "--timeout", 60, status=143)
+        self.assertLess(time.monotonic() - started, 10)
+        self.assertIn("SIGTERM", self.stderr)
+        self.assert_nothing_left()
+
+    @needs_mpi
+    def test_a_terminated_rank_ends_the_job_with_143(self):
+        model = make_llama(self.root / "model", *SMALL)
+        for number, expected in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+            daemon = self.start(model, "-tp", 2, ranks=4).wait_ready()
+            os.kill(self.pid_of_rank(3), number)
+            self.assertEqual(daemon.wait_end(15), expected, daemon.log)
+            self.assert_nothing_left()
+
+    @needs_mpi
+    def test_a_terminated_launcher_takes_every_rank_along(self):
+        daemon = self.start(make_llama(self.root / "model", *SMALL), "-tp", 2, ranks=2).wait_ready()
+        pids = [d["pid"] for d in self.status()]
+        daemon.process.terminate()
+        self.assertNotEqual(daemon.wait_end(15), 0, daemon.log)
+        eventually(lambda: not any(map(is_running, pids)), 10, "every rank to be gone")
+        self.assert_nothing_left()
+
+
+class Waiting(harness.Case):
+    def test_wait_gives_a_failed_daemons_code_and_text_at_once(self):
+        model = make_llama(self.root / "model", *SMALL)
+        shorten(model / "model.safetensors", 1)
+        daemon = self.start(model, "--layout", "hf")
+        self.assertEqual(daemon.wait_end(), 3, daemon.log)
+        started = time.monotonic()
+        self.preload("wait", "--timeout", 60, status=3)
+        self.assertLess(time.monotonic() - started, 10)
+        self.assertIn("model.safetensors", self.stderr)
+
+    def test_wait_ends_when_every_rank_is_ready(self):
+        model = make_llama(self.root / "model", *SMALL)
+        daemon = self.start(model, "--layout", "hf")
+        self.preload("wait", "--timeout", harness.READY_S)
+        (one,) = self.status()
+        self.assertEqual((one["state"], one["global_rank"]), ("READY", 0))
+        self.assert_stops_clean(daemon)
+
+    def test_stop_of_the_whole_job_reaches_every_rank(self):
+        if not harness.MPIRUN:
+            self.skipTest("this build has no MPI")
+        model = make_llama(self.root / "model", *SMALL)
+        daemon = self.start(model, "-tp", 2, ranks=2).wait_ready()
+        self.preload("stop", "--job", "--gpu", "host:1")
+        self.assertEqual(daemon.wait_end(), 0, daemon.log)
+        self.assert_nothing_left()
+
+    @needs_mpi
+    def test_ranks_that_were_not_asked_to_stop_go_on(self):
+        model = make_llama(self.root / "model", *SMALL)
+        daemon = self.start(model, "-tp", 1, "-dp", 3, ranks=3).wait_ready()
+        self.preload("stop", "--gpu", "host:0")  # rank 0, which watches over the others
+        time.sleep(1)
+        self.assertEqual(sorted(d["global_rank"] for d in self.status()), [1, 2])
+        self.assertEqual(daemon.log.count("without supervision"), 1, daemon.log)
+        self.assertEqual(len(self.dump()), 2)
+        self.assert_stops_clean(daemon)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`preload` runs where neither MPI nor CUDA is installed."""
+
+import json
+import os
+import subprocess
+import unittest
+
+import harness
+from harness import make_llama
+
+FOREIGN = ("mpi", "open-rte", "open-pal", "pmix", "cuda", "cudart", "nccl", "nvidia", "ucp", "ucs")
+
+
+class Linking(harness.Case):
+    def test_preload_links_no_mpi_cuda_or_nccl_library(self):
+        listed = subprocess.run(["ldd", harness.BIN], capture_output=True, text=True, check=True).stdout
+        names = [line.split()[0] for line in listed.splitlines()]
+        self.assertTrue(any(name.startswith("libc.so") for name in names), listed)
+        wrong = [name for name in names if any(part in name for part in FOREIGN)]
+        self.assertEqual(wrong, [])
+
+    def test_a_plan_of_64_ranks_takes_no_launcher_and_no_library(self):
+        model = make_llama(self.root / "model", "--hidden", 128, "--heads", 8, "--kv-heads", 8, "--layers", 2)
+        plan = json.loads(harness.run("plan", "--model", model, "--ranks", 64, "-tp", 8, "--json"))
+        self.assertEqual(plan["world"], 64)
+        self.assertEqual([rank["global"] for rank in plan["ranks"]], list(range(64)))
+        for rank in plan["ranks"]:
+            self.assertEqual((rank["dp"], rank["pp"], rank["tp"]), (rank["global"] // 8, 0, rank["global"] % 8))
+            self.assertGreater(rank["bytes"], 0)
+
+    def test_a_missing_runtime_is_named_with_the_remedy(self):
+        os.environ["PRELOAD_RUNTIME"] = str(self.root / "absent")
+        self.addCleanup(os.environ.pop, "PRELOAD_RUNTIME")
+        daemon = self.start(make_llama(self.root / "model", "--layers", 1))
+        self.assertEqual(daemon.wait_end(), 2, daemon.log)
+        self.assertIn("PRELOAD_RUNTIME", daemon.log)
+
+
+if __name__ == "__main__":
+    unittest.main()
