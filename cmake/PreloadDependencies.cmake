@@ -1,10 +1,26 @@
 # Finds what the build needs. CUDA and MPI are optional: without them the build is a full host-only
-# tool. fmt and spdlog are used header-only, so that a binary runs beside other versions of them.
+# tool.
 
 find_package(Threads REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
+# Neither fmt nor spdlog is linked as a shared library, so that a binary runs beside other versions
+# of them. fmt 9 and 10 are compiled once into our own binaries; others are used header-only.
+if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 11)
+  add_library(preload_fmt STATIC "${PROJECT_SOURCE_DIR}/src/base/fmt_instance.cpp")
+  get_target_property(_fmt_include fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+  target_include_directories(preload_fmt SYSTEM PUBLIC "${_fmt_include}")
+  target_compile_options(preload_fmt PRIVATE -fvisibility=hidden)
+else()
+  add_library(preload_fmt INTERFACE)
+  target_link_libraries(preload_fmt INTERFACE fmt::fmt-header-only)
+endif()
+add_library(preload_spdlog INTERFACE)
+get_target_property(_spdlog_include spdlog::spdlog_header_only INTERFACE_INCLUDE_DIRECTORIES)
+target_include_directories(preload_spdlog SYSTEM INTERFACE "${_spdlog_include}")
+target_compile_definitions(preload_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
+target_link_libraries(preload_spdlog INTERFACE preload_fmt)
 find_package(nlohmann_json 3.9 REQUIRED)
 find_path(CXXOPTS_INCLUDE_DIR cxxopts.hpp REQUIRED)
 
