@@ -57,7 +57,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     // Planning.
     {"ranks", "", "N", "plan", "ranks to plan for"},
     {"nodes", "", "K", "plan", "nodes they are spread over [1]"},
-    {"rank", "", "R", "plan key", "this rank only"},
+    {"rank", "", "R", "plan key", "this rank only [plan: all, key: 0]"},
     {"summary", "", "", "plan", "leave the tensors out"},
     {"json", "", "", "plan key status wait attach verify release stop", "print JSON"},
 });
