@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The preload executable as a user types it: help, version, usage errors, plan."""
+import hashlib
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "support"))
+import hash_reference  # noqa: E402
 import layout_checkpoint  # noqa: E402
 
 PRELOAD = os.environ["PRELOAD_TEST_BIN"]
@@ -151,6 +153,56 @@ class Plan(unittest.TestCase):
             self.assertEqual(result.returncode, 3, arguments)
             self.assertIn(text, result.stderr)
             self.assertEqual(result.stdout, "")
+
+
+class Key(unittest.TestCase):
+    def setUp(self):
+        root = tempfile.TemporaryDirectory()
+        self.addCleanup(root.cleanup)
+        with open(os.path.join(FIXTURES, "families.json")) as file:
+            self.family = json.load(file)["families"]["llama_tied"]
+        self.model = layout_checkpoint.write(root.name, "llama_tied", self.family)
+        self.cache = os.path.join(root.name, "cache")
+
+    def key(self, *arguments):
+        result = preload("key", self.model, "--json", *arguments, PRELOAD_CACHE_ROOT=self.cache)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_checkpoint_id_is_the_hash_of_the_canonical_list(self):
+        lines = []
+        for name, (dtype, shape) in sorted(self.family["files"]["model.safetensors"].items()):
+            content = hash_reference.content_hash(layout_checkpoint.fill(name, dtype, shape))
+            entry = {"dtype": dtype, "hash": f"{content:032x}", "name": name, "shape": shape}
+            lines.append(json.dumps(entry, separators=(",", ":")) + "\n")
+        expected = hashlib.sha256("".join(lines).encode()).hexdigest()
+        for arguments in ([], ["-tp", "2", "--rank", "1"], ["--layout", "hf"]):
+            self.assertEqual(self.key(*arguments)["checkpoint"], expected)
+
+    def test_key_is_the_hash_of_its_fields_and_names_the_shard(self):
+        result = self.key("-tp", "2", "-dp", "2", "--rank", "3")
+        text = json.dumps(result["fields"], separators=(",", ":"), sort_keys=True)
+        self.assertEqual(result["key"], hashlib.sha256(text.encode()).hexdigest())
+        self.assertEqual(result["fields"]["tp_rank"], "1")
+        self.assertEqual(result["fields"]["checkpoint"], result["checkpoint"])
+        self.assertEqual(self.key("-tp", "2", "--rank", "1"), result)
+
+    def test_a_changed_byte_changes_the_key(self):
+        before = self.key()
+        self.assertEqual(self.key(), before)  # from the receipt
+        path = os.path.join(self.model, "model.safetensors")
+        with open(path, "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last[0] ^ 1]))
+        after = self.key()
+        self.assertNotEqual(after["checkpoint"], before["checkpoint"])
+        self.assertNotEqual(after["key"], before["key"])
+
+    def test_takes_one_model_and_a_rank_that_exists(self):
+        for arguments in ([], [self.model, "--model", "x"], [self.model, "--rank", "1"]):
+            self.assertEqual(preload("key", *arguments).returncode, 2, arguments)
 
 
 if __name__ == "__main__":
