@@ -61,9 +61,9 @@ bool is_hub_id(std::string_view id) {
   return part(id.substr(0, slash)) && part(id.substr(slash + 1));
 }
 
-bool stays_below(std::string_view relative) {
-  if (relative.empty() || relative.front() == '/') return false;
-  return std::none_of(fs::path(relative).begin(), fs::path(relative).end(),
+bool stays_below(const fs::path& relative) {
+  return !relative.empty() && relative.is_relative() &&
+         std::none_of(relative.begin(), relative.end(),
                       [](const fs::path& part) { return part == ".." || part == "."; });
 }
 
@@ -128,7 +128,10 @@ std::string hub_snapshot(const std::string& id, const OpenOptions& options) {
 
 }  // namespace
 
-std::string resolve_model(const std::string& model, const OpenOptions& options) {
+std::string resolve_model(const std::string& model, const OpenOptions& options) try {
+  if (model.empty()) {
+    throw Error(Errc::kCheckpoint, "no model is named: give the checkpoint's directory or hub id");
+  }
   const fs::path path = expand_home(model);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -150,6 +153,8 @@ std::string resolve_model(const std::string& model, const OpenOptions& options) 
                             quote(model), fs::absolute(path).string()));
   }
   return hub_snapshot(model, options);
+} catch (const fs::filesystem_error& error) {  // a directory on the way that may not be searched
+  throw Error(Errc::kCheckpoint, fmt::format("model {}: {}", quote(model), error.what()));
 }
 
 }  // namespace preload

@@ -19,7 +19,7 @@ struct SourceRegion {
   std::uint64_t rows = 1;
   std::uint64_t row_bytes = 0;
   std::uint64_t stride = 0;
-  Hash128 hash;
+  Hash128 hash = {};
   friend bool operator==(const SourceRegion&, const SourceRegion&) = default;
 };
 
