@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/file_regions.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-
 #include <atomic>
 #include <mutex>
 
-#include "cli/cast.hpp"
 #include "client/region.hpp"
-#include "client/slab_reader.hpp"
+#include "load/convert_rows.hpp"
+#include "load/run_threads.hpp"
+#include "load/source_files.hpp"
 
 namespace preload::cli {
 namespace {
@@ -27,15 +25,6 @@ std::vector<Region> regions_of(const std::vector<CopyOp>& ops) {
   return regions;
 }
 
-std::vector<Fd> open_files(const Checkpoint& checkpoint) {
-  std::vector<Fd> files;
-  for (const SourceFile& file : checkpoint.files) {
-    files.push_back(open_fd(AT_FDCWD, checkpoint.directory + "/" + file.name, O_RDONLY | O_CLOEXEC,
-                            0, Errc::kCheckpoint));
-  }
-  return files;
-}
-
 // The contribution of some rows of `op`, which lie at `bytes` as they do in the file.
 Hash128 hash_part(const CopyOp& op, const Region& part, const std::byte* bytes) {
   const std::uint64_t delta = part.memory_offset - op.file_offset;
@@ -48,26 +37,12 @@ Hash128 hash_part(const CopyOp& op, const Region& part, const std::byte* bytes) 
   if (!op.converts()) {
     return hash_rows(bytes, part.rows, part.row_bytes, op.file_stride, target, op.target_stride);
   }
-  std::vector<std::byte> row_bytes(part.row_bytes * to_bits / from_bits);
-  Hash128 sum;
-  for (std::uint64_t i = 0; i < part.rows; ++i) {
-    cast_floats({bytes + i * op.file_stride, part.row_bytes}, op.from, op.to, row_bytes);
-    sum += hash_bytes(row_bytes, target + i * op.target_stride);
-  }
-  return sum;
-}
-
-void read_piece(const Checkpoint& checkpoint, const std::vector<Fd>& files, const Piece& piece,
-                std::span<std::byte> out) {
-  const std::string& name = checkpoint.files[piece.slab].name;
-  const std::size_t read =
-      pread_full(files[piece.slab].get(), out, piece.offset, fmt::format("reading '{}'", name));
-  if (read != out.size()) {
-    throw Error(Errc::kCheckpoint,
-                fmt::format("'{}' ends {} bytes before byte {}: it changed since its header was "
-                            "read; verify again",
-                            name, out.size() - read, piece.offset + piece.bytes));
-  }
+  const std::uint64_t row_bytes = part.row_bytes * to_bits / from_bits;
+  std::vector<std::byte> cast(part.rows * row_bytes);
+  convert_rows(
+      {bytes, op.file_stride, cast.data(), row_bytes, part.rows, part.row_bytes * 8 / from_bits},
+      op.from, op.to);
+  return hash_rows(cast.data(), part.rows, row_bytes, row_bytes, target, op.target_stride);
 }
 
 }  // namespace
@@ -75,16 +50,16 @@ void read_piece(const Checkpoint& checkpoint, const std::vector<Fd>& files, cons
 std::vector<Hash128> hash_file_regions(const Checkpoint& checkpoint, const std::vector<CopyOp>& ops,
                                        int threads) {
   const client::RegionPieces cut = client::cut_into_pieces(regions_of(ops));
-  const std::vector<Fd> files = open_files(checkpoint);
+  SourceFiles files(checkpoint, ops);
   std::vector<Hash128> sums(ops.size());
   std::mutex mutex;
   std::atomic<std::size_t> next{0};
-  client::run_threads(threads, [&](const std::atomic<bool>& failed) {
+  run_threads(threads, [&](int, const std::atomic<bool>& failed) {
     std::vector<std::byte> buffer;
     for (std::size_t i = next++; i < cut.pieces.size() && !failed; i = next++) {
       const Piece& piece = cut.pieces[i];
       buffer.resize(piece.bytes);
-      read_piece(checkpoint, files, piece, buffer);
+      files.read(piece.slab, piece.offset, buffer);  // `slab` is a file here
       for (std::size_t r = cut.first[i]; r < cut.first[i + 1]; ++r) {
         const Region& part = cut.regions[r];
         const Hash128 hash =
@@ -94,6 +69,7 @@ std::vector<Hash128> hash_file_regions(const Checkpoint& checkpoint, const std::
       }
     }
   });
+  files.check_unchanged();
   return sums;
 }
 

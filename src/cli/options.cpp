@@ -63,9 +63,14 @@ void set_dotted(json& object, std::string_view path, json value) {
 }
 
 // argv as cxxopts expects it: long names with '-', one spelling an option, dotted keys taken out.
+struct DottedKey {
+  std::string option;
+  std::string path;  // what follows the option's name and a dot
+  json value;
+};
 struct Normalised {
   std::vector<std::string> arguments;
-  std::map<std::string, json, std::less<>> dotted;  // option -> object made of its dotted keys
+  std::vector<DottedKey> dotted;
 };
 
 Normalised normalise(std::string_view command, const std::vector<std::string>& arguments) {
@@ -109,8 +114,8 @@ Normalised normalise(std::string_view command, const std::vector<std::string>& a
       value = arguments[i];
     }
     if (dot != std::string::npos) {
-      set_dotted(out.dotted[std::string(option->name)], std::string_view(whole).substr(dot + 1),
-                 dotted_value(*value));
+      out.dotted.push_back(
+          {std::string(option->name), whole.substr(dot + 1), dotted_value(*value)});
     } else {
       out.arguments.push_back(value ? fmt::format("--{}={}", option->name, *value)
                                     : fmt::format("--{}", option->name));
@@ -142,16 +147,14 @@ ParsedOptions::ParsedOptions(std::string_view command, const std::vector<std::st
   } catch (const cxxopts::exceptions::exception& error) {
     throw Error(Errc::kUsage, fmt::format("{}; see 'preload {} --help'", error.what(), command));
   }
-  for (const auto& [name, object] : normalised.dotted) {
-    json merged = json::object();
-    if (const auto given = text(name)) {
-      merged = json::parse(*given, nullptr, false);
-      if (!merged.is_object()) {
-        throw Error(Errc::kUsage, fmt::format("--{} must be a JSON object: {}", name, *given));
-      }
+  for (const DottedKey& key : normalised.dotted) {
+    json object = json::parse(text(key.option).value_or("{}"), nullptr, false);
+    if (!object.is_object()) {
+      throw Error(Errc::kUsage, fmt::format("--{} must be a JSON object: {}", key.option,
+                                            text(key.option).value_or("")));
     }
-    merged.merge_patch(object);
-    values_[name] = {merged.dump()};
+    set_dotted(object, key.path, key.value);
+    values_[key.option] = {object.dump()};
   }
   const CommandSpec* spec = find_command(command);
   const std::size_t expected = spec == nullptr || spec->positional.empty() ? 0 : 1;

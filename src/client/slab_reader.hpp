@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "client/attachment.hpp"
 
@@ -26,10 +24,6 @@ struct Piece {
 // its index, on several threads; what it throws first comes out of here. Bounded memory.
 void read_pieces(const Attachment& attachment, std::span<const Piece> pieces, int threads,
                  const std::function<void(std::size_t, std::span<const std::byte>)>& use);
-
-// Runs `work` on `threads` threads and waits for all. The first exception comes out of here; `work`
-// is given a flag to look at between steps that says that another one failed.
-void run_threads(int threads, const std::function<void(const std::atomic<bool>& failed)>& work);
 
 int default_threads();  // CPUs this process may run on, at most 16
 

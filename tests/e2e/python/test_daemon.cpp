@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.hpp"
 #include "plan/shard_description.hpp"
 #include "unit/client/live_server.hpp"
 
@@ -73,6 +74,7 @@ void say(const char* word) {
 
 int main(int argc, char** argv) {
   const Options options = parse({argv + 1, argv + argc});
+  preload::log::set_up(preload::log::Level::kWarn, "test daemon");
   const preload::SocketDir directory = preload::SocketDir::open(options.directory, true);
   preload::StateFile state;
   state.model = "fixture";

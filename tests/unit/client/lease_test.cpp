@@ -70,8 +70,8 @@ TEST_F(ClientLease, IsNotHeldByAForkedChild) {
   if (child == 0) {
     ::close(pipe_fds[1]);
     char byte = 0;
-    static_cast<void>(::read(pipe_fds[0], &byte, 1));  // lives until the parent is done
-    ::_exit(0);
+    // Lives until the parent is done.
+    ::_exit(::read(pipe_fds[0], &byte, 1) == 0 ? 0 : 1);
   }
   ::close(pipe_fds[0]);
   attachment.reset();

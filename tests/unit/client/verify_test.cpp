@@ -4,7 +4,6 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "cli/cast.hpp"
 #include "cli/dump.hpp"
 #include "cli/verify_hashes.hpp"
 #include "cli/verify_source.hpp"
@@ -26,10 +25,11 @@ using ::testing::IsEmpty;
 class Verify : public ::testing::Test {
  protected:
   void SetUp() override {
-    test::write_checkpoint(directory_, "model/",
-                           {{{"norm", "F32", {3}, bytes_of<float>({1, -2, 0.5F})},
-                             test::stored("weight", "BF16", {8, 6}),
-                             test::stored("steps", "I64", {2})}});
+    const std::vector<test::StoredTensor> tensors{
+        {"norm", "F32", {3}, bytes_of<float>({1, -2, 0.5F})},
+        test::stored("weight", "BF16", {8, 6}),
+        test::stored("steps", "I64", {2})};
+    test::write_checkpoint(directory_, "model/", {tensors}, R"({"architectures": ["TestModel"]})");
     checkpoint_ = open_checkpoint(directory_ / "model", {});
     description_.request.layout = "hf";
     shard_.add("norm", DType::kF32, {3}, bytes_of<float>({1, -2, 0.5F}));
@@ -41,6 +41,11 @@ class Verify : public ::testing::Test {
     client::AttachOptions options;
     options.connect.wanted.socket_dir = directory_ / "run";
     return client::Attachment(options);
+  }
+
+  void flip(std::uint64_t offset) {
+    directory_.flip_byte("model/model.safetensors", offset);
+    checkpoint_ = open_checkpoint(directory_ / "model", {});
   }
 
   TempDir directory_;
@@ -71,10 +76,8 @@ TEST_F(Verify, NamesATensorWhoseBytesChanged) {
 
 TEST_F(Verify, NamesTensorAndSourceOfAFlippedByteInTheFile) {
   const client::Attachment attachment = attach(shard_);
-  const std::string file = directory_.read("model/model.safetensors");
-  const std::uint64_t weight_at = checkpoint_.tensors[1].offset;
   ASSERT_EQ(checkpoint_.tensors[1].name, "weight");
-  directory_.flip_byte("model/model.safetensors", weight_at + 95);
+  flip(checkpoint_.tensors[1].offset + 95);
   EXPECT_THAT(verify_source(attachment, description_, checkpoint_, 2),
               ElementsAre(TensorMismatch{"weight", "weight"}));
 }
@@ -87,8 +90,8 @@ TEST_F(Verify, CastsAsTheLoaderDoes) {
   cast.add("steps", DType::kI64, {2}, test::pattern_bytes("steps", 16));
   const client::Attachment attachment = attach(cast);
   EXPECT_THAT(verify_source(attachment, description_, checkpoint_, 2), IsEmpty());
-  directory_.flip_byte("model/model.safetensors", checkpoint_.tensors[0].offset + 7);
   ASSERT_EQ(checkpoint_.tensors[0].name, "norm");
+  flip(checkpoint_.tensors[0].offset + 7);
   EXPECT_THAT(verify_source(attachment, description_, checkpoint_, 2),
               ElementsAre(TensorMismatch{"norm", "norm"}));
 }
@@ -109,18 +112,6 @@ TEST_F(Verify, RefusesAFileThatBecameShorter) {
   const client::Attachment attachment = attach(shard_);
   directory_.truncate("model/model.safetensors", directory_.size("model/model.safetensors") - 1);
   EXPECT_THROW(verify_source(attachment, description_, checkpoint_, 2), Error);
-}
-
-TEST(Cast, RoundsToNearestEven) {
-  const std::string in = bytes_of<std::uint32_t>({0x3f808000, 0x3f818000, 0x3f808001, 0x7f800001});
-  std::vector<std::uint16_t> out(4);
-  cast_floats(std::as_bytes(std::span(in)), DType::kF32, DType::kBF16,
-              std::as_writable_bytes(std::span(out)));
-  EXPECT_EQ(out[0], 0x3f80);  // a tie goes to the even one below
-  EXPECT_EQ(out[1], 0x3f82);  // and above
-  EXPECT_EQ(out[2], 0x3f81);
-  EXPECT_EQ(out[3] & 0x7fc0, 0x7fc0);  // a NaN stays one
-  EXPECT_THROW(cast_floats({}, DType::kI64, DType::kBF16, {}), Error);
 }
 
 // A dump as its reader sees it: name → dtype, shape and bytes.
