@@ -216,7 +216,7 @@ std::vector<Bytes> execute(const CopyProgram& program, const Checkpoint& checkpo
   return out;
 }
 
-const TargetTensor& tensor_named(const CopyProgram& program, const std::string& name) {
+const TargetTensor& tensor_named(const CopyProgram& program, std::string_view name) {
   for (const TargetTensor& tensor : program.tensors) {
     if (tensor.name == name) return tensor;
   }

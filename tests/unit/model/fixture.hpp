@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/checkpoint.hpp"
@@ -45,6 +46,6 @@ Checkpoint llama_checkpoint(const LlamaSize& size);
 // Executes a program on rule_bytes, element by element: the row-major bytes of every tensor.
 std::vector<Bytes> execute(const CopyProgram& program, const Checkpoint& checkpoint);
 
-const TargetTensor& tensor_named(const CopyProgram& program, const std::string& name);
+const TargetTensor& tensor_named(const CopyProgram& program, std::string_view name);
 
 }  // namespace preload::test
