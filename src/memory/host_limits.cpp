@@ -54,7 +54,9 @@ std::optional<Hierarchy> find_hierarchy(const std::string& root) {
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    // With commas on both sides, so that a name is found whole.
+    std::string controllers(1, ',');
+    controllers.append(line, first + 1, second - first - 1).push_back(',');
     const std::string path = line.substr(second + 1);
     if (controllers.find(",memory,") != std::string::npos) {
       return Hierarchy{"/sys/fs/cgroup/memory", path, "memory.limit_in_bytes",
