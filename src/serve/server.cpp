@@ -90,6 +90,7 @@ struct Server::State {
   void drop_one_for_room();
   void accept_some();
   bool accept_one();
+  void welcome(Fd socket);
   void on_session(int fd);
   void converse(Session& session);
   void handle(Session& session, wire::Frame frame);
@@ -150,19 +151,27 @@ bool Server::State::accept_one() {
     return false;
   }
   complained = false;
+  try {
+    welcome(std::move(socket));
+  } catch (const Error& error) {
+    log::warn(fmt::format("turned a connection away: {}", error.what()));
+  }
+  return true;
+}
+
+void Server::State::welcome(Fd socket) {
   const Peer peer = peer_of(socket.get());
   if (!is_trusted(peer.uid, options.allow_uids)) {
     log::warn(
         fmt::format("closed a connection of {}, who is not trusted: --allow-uid {} would "
                     "let them in",
                     user_text(peer.uid), peer.uid));
-    return true;
+    return;
   }
   if (sessions.size() >= options.max_connections) drop_one_for_room();
   const int fd = socket.get();
+  watch(EPOLL_CTL_ADD, fd, EPOLLIN);  // ended by the close if the next line fails
   sessions.emplace(fd, Session(std::move(socket), peer));
-  watch(EPOLL_CTL_ADD, fd, EPOLLIN);
-  return true;
 }
 
 void Server::State::accept_some() {
