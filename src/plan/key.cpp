@@ -55,10 +55,13 @@ KeyFields key_fields(const ModelSpec& spec, const LayoutRequest& request,
   } else {
     fields["layers"] = "all";
   }
-  // The heads decide what a rank takes of q, k and v, the tie what it holds beside them.
-  fields["heads"] =
-      fmt::format("{}/{}x{}", spec.num_attention_heads, spec.num_key_value_heads, spec.head_dim);
-  fields["tied"] = spec.tie_word_embeddings ? "true" : "false";
+  // The heads decide what a rank takes of q, k and v; the tie, which names it holds twice.
+  fields["heads"] = sizes.tp == 1 ? "all"
+                                  : fmt::format("{}/{}x{}", spec.num_attention_heads,
+                                                spec.num_key_value_heads, spec.head_dim);
+  const bool tied = std::ranges::any_of(
+      program.tensors, [](const TargetTensor& tensor) { return tensor.alias.has_value(); });
+  fields["tied"] = tied ? "true" : "false";
   std::vector<std::string> ignored = request.ignore;
   std::ranges::sort(ignored);
   ignored.erase(std::unique(ignored.begin(), ignored.end()), ignored.end());

@@ -78,6 +78,9 @@ TEST(Options, DottedKeysBuildTheObjectAndJoinOneThatIsGiven) {
   EXPECT_EQ(ParsedOptions("plan", {"--hf-overrides", R"({"a":1,"b":2})", "--hf-overrides.b", "3"})
                 .text("hf-overrides"),
             R"({"a":1,"b":3})");
+  EXPECT_EQ(
+      ParsedOptions("plan", {"--hf-overrides.quantization_config", "null"}).text("hf-overrides"),
+      R"({"quantization_config":null})");
   EXPECT_THAT(refusal("plan", {"--hf-overrides", "[1]", "--hf-overrides.b", "3"}),
               HasSubstr("must be a JSON object"));
 }

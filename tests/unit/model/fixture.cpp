@@ -220,7 +220,7 @@ const TargetTensor& tensor_named(const CopyProgram& program, std::string_view na
   for (const TargetTensor& tensor : program.tensors) {
     if (tensor.name == name) return tensor;
   }
-  throw std::out_of_range("no tensor " + name);
+  throw std::out_of_range(fmt::format("no tensor {}", name));
 }
 
 }  // namespace preload::test

@@ -68,6 +68,12 @@ TEST(Key, HoldsWhatSelectsBytesAndNamesIt) {
   EXPECT_EQ(fields_of(checkpoint, one, 0, hf).at("dtype"), "stored");
   EXPECT_EQ(fields_of(checkpoint, one, 0, wide).at("dtype"), "F32");
   EXPECT_EQ(fields_of(checkpoint, {1, 2, 1}, 1).at("layers"), "1:2 of 2");
+  EXPECT_EQ(base.at("heads"), "all");
+  EXPECT_EQ(fields_of(checkpoint, {1, 1, 2}, 1).at("heads"), "4/2x8");
+  EXPECT_EQ(base.at("tied"), "false");
+  LlamaSize tied;
+  tied.tied = true;
+  EXPECT_EQ(fields_of(llama_checkpoint(tied), one, 0).at("tied"), "true");
   EXPECT_NE(key_digest(base), key_digest(fields_of(checkpoint, one, 0, {}, "other")));
 }
 
