@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/host_limits.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <optional>
@@ -98,9 +99,9 @@ HostMemory host_memory(const std::string& root) {
   std::string path = hierarchy->path;
   while (true) {
     cap_by_cgroup(base, *hierarchy, path, memory);
-    if (path.empty() || path == "/") return memory;
-    path.erase(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
-    if (path.empty()) path = "/";
+    const std::size_t slash = path.rfind('/');
+    if (path.size() <= 1 || slash == std::string::npos) return memory;
+    path.resize(std::max<std::size_t>(slash, 1));
   }
 }
 
