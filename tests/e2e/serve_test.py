@@ -77,7 +77,7 @@ class Slices(harness.Case):
         self.assert_stops_clean(alone)
 
     def test_without_a_launcher_it_is_rank_zero_of_one(self):
-        model = make_llama(self.root / "model", *SMALL, "--kv-heads", 4, "--vocab", 1000, "--shards", 3)
+        model = make_llama(self.root / "model", *SMALL, "--kv-heads", 4, "--vocab", 1024, "--shards", 3)
         daemon = self.start(model, "--layout", "hf").wait_ready()
         (listed,) = self.status()
         self.assertEqual(listed["gpu_uuid"], "host:0")
@@ -87,7 +87,7 @@ class Slices(harness.Case):
     def test_it_finds_a_hub_models_snapshot_in_the_local_cache(self):
         hub = self.root / "hub"
         snapshot = hub / "models--example--tiny" / "snapshots" / "0123abcd"
-        make_llama(snapshot, *SMALL, "--kv-heads", 4, "--vocab", 1000)
+        make_llama(snapshot, *SMALL, "--kv-heads", 4, "--vocab", 1024)
         (snapshot.parent.parent / "refs").mkdir()
         (snapshot.parent.parent / "refs" / "main").write_text("0123abcd")
         daemon = self.start("example/tiny", "--layout", "hf", env={"HF_HUB_CACHE": hub}).wait_ready()
