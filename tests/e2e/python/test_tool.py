@@ -176,8 +176,6 @@ class ServedCheckpoint(unittest.TestCase):
         dumped = read_safetensors(dump / "rank0.hf.safetensors")
         self.assertEqual(set(dumped), set(stored))
         for name, (dtype, shape, data) in stored.items():
-            if name in ("model.embed_tokens.weight", "lm_head.weight"):  # padded to 64 rows
-                shape, data = [1024, 64], data + bytes((1024 - 1003) * 64 * 2)
             self.assertTrue(dumped[name] == (dtype, shape, data), name)
 
     def test_a_cast(self):
