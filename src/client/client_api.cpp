@@ -4,57 +4,25 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <memory>
 
 #include "client/abi_error.hpp"
-#include "client/attachment.hpp"
-#include "client/dlpack.hpp"
+#include "client/abi_structs.hpp"
 #include "preload/client.h"
 
-using preload::DType;
 using preload::Errc;
 using preload::Error;
 using preload::Role;
 using preload::client::Attachment;
+using preload::client::check_index;
 using preload::client::guarded;
-
-struct preload_attachment {
-  explicit preload_attachment(const preload::client::AttachOptions& options)
-      : attachment(options) {}
-  std::atomic<int> references{1};
-  Attachment attachment;
-};
+using preload::client::open;
+using preload::client::read_struct;
+using preload::client::require;
+using preload::client::struct_size_of;
+using preload::client::write_struct;
 
 namespace {
-
-void require(bool condition, const char* text) {
-  if (!condition) throw Error(Errc::kUsage, text);
-}
-
-// A struct of the caller's: it may be shorter or longer than ours, its first member says.
-template <class Struct>
-Struct read_struct(const Struct* from) {
-  require(from != nullptr && from->struct_size >= sizeof(std::size_t),
-          "struct_size is not set: set it to sizeof the struct before the call");
-  Struct copy{};
-  std::memcpy(&copy, from, std::min(sizeof(Struct), from->struct_size));
-  return copy;
-}
-
-template <class Struct>
-void write_struct(void* to, std::size_t struct_size, Struct value) {
-  value.struct_size = struct_size;
-  std::memcpy(to, &value, std::min(sizeof(Struct), struct_size));
-}
-
-template <class Struct>
-std::size_t struct_size_of(const Struct* out) {
-  require(out != nullptr && out->struct_size >= sizeof(std::size_t),
-          "struct_size is not set: set it to sizeof the struct before the call");
-  return out->struct_size;
-}
 
 Role role_from_text(const char* text) {
   if (text == nullptr || std::string_view(text) == "target") return Role::kTarget;
@@ -85,16 +53,6 @@ preload::client::AttachOptions attach_options(const preload_attach_options* give
   return options;
 }
 
-const Attachment& open(const preload_attachment* attachment) {
-  require(attachment != nullptr, "the attachment is NULL");
-  return attachment->attachment;
-}
-
-void check_index(std::uint64_t index, std::uint64_t count, const char* what) {
-  if (index < count) return;
-  throw Error(Errc::kUsage, fmt::format("{} {} of {}", what, index, count));
-}
-
 void copy_dims(const preload::Dims& from, std::int64_t (&to)[PRELOAD_MAX_DIMS]) {
   static_assert(preload::Dims::kMax <= PRELOAD_MAX_DIMS);
   std::copy(from.begin(), from.end(), to);
@@ -118,17 +76,6 @@ preload_tensor describe_tensor(const Attachment& attachment, std::uint64_t index
   const std::string hash = preload::to_hex(tensor.hash);
   hash.copy(out.hash, sizeof(out.hash) - 1);
   return out;
-}
-
-// `view` with the attachment's place, life and access.
-void* hand_out(preload_attachment& owner, preload::client::DlpackView view, bool is_private,
-               int versioned) {
-  view.read_only = !is_private;
-  if (owner.attachment.on_cuda()) view.cuda_ordinal = owner.attachment.cuda_ordinal();
-  view.release = [&owner] { preload_detach(&owner); };
-  void* managed = preload::client::make_dlpack(std::move(view), versioned != 0);
-  preload_retain(&owner);
-  return managed;
 }
 
 }  // namespace
@@ -257,50 +204,6 @@ preload_status preload_get_tensors(const preload_attachment* attachment, preload
       write_struct(at, size, describe_tensor(a, i));
     }
   });
-}
-
-preload_status preload_dlpack_tensor(preload_attachment* attachment, uint64_t index, int versioned,
-                                     void** out) {
-  return guarded([&] {
-    const Attachment& a = open(attachment);
-    require(out != nullptr, "no place for the view was given");
-    check_index(index, a.manifest().size(), "tensor");
-    const preload::wire::ManifestTensor tensor = a.manifest()[index];
-    const auto dtype = preload::client::dlpack_type(tensor.dtype);
-    if (!dtype) {
-      throw Error(Errc::kUsage, fmt::format("{} is {}, which DLPack has no unpacked type for: take "
-                                            "its bytes",
-                                            tensor.name, preload::dtype_name(tensor.dtype)));
-    }
-    preload::client::DlpackView view;
-    view.data = a.slab_data(tensor.slab) + tensor.offset;
-    view.dtype = *dtype;
-    view.shape.assign(tensor.shape.begin(), tensor.shape.end());
-    view.strides.assign(tensor.strides.begin(), tensor.strides.end());
-    *out = hand_out(*attachment, std::move(view), tensor.cls == preload::TensorClass::kPrivate,
-                    versioned);
-  });
-}
-
-preload_status preload_dlpack_slab(preload_attachment* attachment, uint32_t slab, int versioned,
-                                   void** out) {
-  return guarded([&] {
-    const Attachment& a = open(attachment);
-    require(out != nullptr, "no place for the view was given");
-    check_index(slab, a.manifest().slab_count(), "slab");
-    const preload::wire::SlabInfo& info = a.reply().slabs[slab];
-    preload::client::DlpackView view;
-    view.data = a.slab_data(slab);
-    view.dtype = *preload::client::dlpack_type(DType::kU8);
-    view.shape = {static_cast<std::int64_t>(info.bytes)};
-    view.strides = {1};
-    *out = hand_out(*attachment, std::move(view), info.cls == preload::TensorClass::kPrivate,
-                    versioned);
-  });
-}
-
-void preload_dlpack_free(void* managed, int versioned) {
-  preload::client::free_dlpack(managed, versioned != 0);
 }
 
 }  // extern "C"
