@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 from typing import NamedTuple
 
@@ -30,18 +31,25 @@ class Record(NamedTuple):
 
 # preload_tensor; the padding after `hash` brings it to a multiple of 8.
 _RECORD = struct.Struct("=QQQQQQII8q8qiiq33s7x")
-assert _RECORD.size == ctypes.sizeof(_library.TensorRecord)
+_NAME = struct.Struct(f"=8xQ{_RECORD.size - 16}x")  # its name alone
+assert _RECORD.size == _NAME.size == ctypes.sizeof(_library.TensorRecord)
 
 
 class Shard:
-    """Owns one reference to a preload_attachment; arrays and tensors hold the shard."""
+    """Owns one reference to a preload_attachment; arrays and tensors hold the shard.
+
+    Names are read at once, the rest of a record when it is first asked for: a shard may have 90,000.
+    """
 
     def __init__(self, pointer: int):
         self._library = _library.library()
         self.pointer = pointer
         self.info = _library.AttachmentInfo(struct_size=ctypes.sizeof(_library.AttachmentInfo))
         _library.check(self._library.preload_get_info(pointer, ctypes.byref(self.info)))
-        self.records = self._read_records()
+        self._table = self._read_table()
+        text_at = ctypes.string_at
+        self.names = [text_at(row[0]).decode() for row in _NAME.iter_unpack(self._table)]
+        self._records: list[Record | None] = [None] * len(self.names)
         self.torch_cache: dict = {}  # target index -> torch tensor: aliases are one object
 
     def __del__(self):
@@ -49,38 +57,46 @@ class Shard:
             self._library.preload_detach(self.pointer)
             self.pointer = None
 
+    def record(self, index: int) -> Record:
+        found = self._records[index]
+        if found is None:
+            found = self._records[index] = self._make_record(index)
+        return found
+
     def target(self, record: Record) -> Record:
         """The record itself, or the one that it is another name of."""
-        return record if record.alias_of < 0 else self.records[record.alias_of]
+        return record if record.alias_of < 0 else self.record(record.alias_of)
 
-    def _read_records(self) -> list[Record]:
-        count = self.info.tensor_count
-        table = (_library.TensorRecord * count)()
-        if count:
+    def _read_table(self):
+        table = (_library.TensorRecord * self.info.tensor_count)()
+        if self.info.tensor_count:
             table[0].struct_size = _RECORD.size
-        _library.check(self._library.preload_get_tensors(self.pointer, table, count))
-        names, dtypes = ctypes.string_at, {}
-        records = []
-        for index, row in enumerate(_RECORD.iter_unpack(table)):
-            dtype = dtypes.get(row[2])
-            if dtype is None:
-                dtype = dtypes[row[2]] = names(row[2]).decode()
-            ndim = row[7]
-            records.append(
-                Record(
-                    index,
-                    names(row[1]).decode(),
-                    dtype,
-                    row[3],
-                    row[4],
-                    row[5],
-                    row[6],
-                    row[8 : 8 + ndim],
-                    row[16 : 16 + ndim],
-                    row[24] != 0,
-                    row[25] != 0,
-                    row[26],
-                    row[27][:32].decode(),
-                )
-            )
-        return records
+        _library.check(
+            self._library.preload_get_tensors(self.pointer, table, self.info.tensor_count)
+        )
+        return table
+
+    def _make_record(self, index: int) -> Record:
+        row = _RECORD.unpack_from(self._table, index * _RECORD.size)
+        ndim = row[7]
+        return Record(
+            index=index,
+            name=self.names[index],
+            dtype=_dtype_at(row[2]),
+            address=row[3],
+            nbytes=row[4],
+            slab_offset=row[5],
+            slab=row[6],
+            shape=row[8 : 8 + ndim],
+            strides=row[8 + _library.MAX_DIMS : 8 + _library.MAX_DIMS + ndim],
+            is_buffer=row[24] != 0,
+            is_private=row[25] != 0,
+            alias_of=row[26],
+            hash=row[27][:32].decode(),
+        )
+
+
+@functools.lru_cache(maxsize=None)
+def _dtype_at(address: int) -> str:
+    """The library's own literals: as many addresses as types."""
+    return ctypes.string_at(address).decode()

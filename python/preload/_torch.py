@@ -63,4 +63,4 @@ def build_one(shard: Shard, record: Record):
 
 def build_all(shard: Shard) -> dict:
     builder = _Builder(shard)
-    return {record.name: builder.build(record) for record in shard.records}
+    return {name: builder.build(shard.record(i)) for i, name in enumerate(shard.names)}

@@ -45,7 +45,7 @@ class Attachment(Mapping):
 
     def __init__(self, shard: Shard, attach_ms: float):
         self._shard: Shard | None = shard
-        self._index = {record.name: record for record in shard.records}
+        self._index = {name: index for index, name in enumerate(shard.names)}
         self._tensors: dict = {}
         self.attach_ms = attach_ms
         self.memory_bytes = shard.info.bytes
@@ -60,7 +60,7 @@ class Attachment(Mapping):
         shard = self._open()
         tensor = self._tensors.get(name)
         if tensor is None:
-            tensor = self._tensors[name] = Tensor(shard, self._index[name])
+            tensor = self._tensors[name] = Tensor(shard, shard.record(self._index[name]))
         return tensor
 
     def __iter__(self) -> Iterator[str]:

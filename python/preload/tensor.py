@@ -41,7 +41,7 @@ class Tensor:
     def alias_of(self) -> str | None:
         """The name of the tensor that this one is another name of, or None."""
         alias = self._record.alias_of
-        return None if alias < 0 else self._shard.records[alias].name
+        return None if alias < 0 else self._shard.names[alias]
 
     @property
     def data_ptr(self) -> int:
