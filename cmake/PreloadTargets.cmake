@@ -10,8 +10,9 @@ target_compile_options(preload_options INTERFACE
   $<$<AND:$<BOOL:${PRELOAD_WERROR}>,$<COMPILE_LANGUAGE:C,CXX>>:-Werror>
   $<$<AND:$<BOOL:${PRELOAD_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings -Xcompiler=-Werror>)
 if(PRELOAD_SANITIZE)
+  # GCC loses track of what is initialised in code that a sanitizer has instrumented.
   target_compile_options(preload_options INTERFACE
     $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${PRELOAD_SANITIZE} -fno-sanitize-recover=all
-      -fno-omit-frame-pointer>)
+      -fno-omit-frame-pointer $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>>)
   target_link_options(preload_options INTERFACE -fsanitize=${PRELOAD_SANITIZE})
 endif()
