@@ -32,6 +32,8 @@ struct JobFailure {
   friend bool operator==(const JobFailure&, const JobFailure&) = default;
 };
 
+std::string describe(const JobFailure& failure);  // "rank 2: model.safetensors is short by ..."
+
 // Bytes loaded, all ranks together, as of their last heartbeats.
 struct JobProgress {
   std::uint64_t bytes = 0;

@@ -111,6 +111,11 @@ Admission connect_hub(const HubAddress& address, int rank, const JobTimings& tim
 
 }  // namespace
 
+// What the hub says of a lost rank names it already.
+std::string describe(const JobFailure& failure) {
+  return failure.lost ? failure.text : fmt::format("rank {}: {}", failure.rank, failure.text);
+}
+
 struct JobMember::State {
   State(Admission admission, int own_rank, JobEvents the_events, JobTimings the_timings);
   ~State();
@@ -134,7 +139,7 @@ struct JobMember::State {
   std::mutex mutex;  // of what follows
   std::condition_variable changed;
   std::vector<JobMessage> outbox;
-  std::optional<JobFailure> verdict;  // the ACK of our report
+  std::optional<JobFailure> verdict;  // the job's failure, by FAILED or by the ACK of our report
   bool reporting = false, leaving = false, let_go = false, closing = false, ended = false;
   std::thread thread;  // last: it uses all of the above
 };
@@ -259,6 +264,8 @@ void JobMember::State::handle(const JobMessage& message) {
         const std::lock_guard lock(mutex);
         tell = !reporting && !failure_heard;
         failure_heard = true;
+        verdict = JobFailure{message.rank, message.status, message.text, message.lost};
+        changed.notify_all();
       }
       if (tell) events.failed({message.rank, message.status, message.text, message.lost});
       return;

@@ -26,8 +26,7 @@ void RankControl::fail(const JobFailure& failure) {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = failure;
   }
-  end({ServeEnd::Cause::kFailure, failure.status,
-       fmt::format("rank {}: {}", failure.rank, failure.text)});
+  end({ServeEnd::Cause::kFailure, failure.status, describe(failure)});
 }
 
 std::optional<JobFailure> RankControl::failure() const {

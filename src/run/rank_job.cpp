@@ -194,15 +194,13 @@ JobFailure RankJob::report(Errc code, const std::string& text) {
   leave_tombstone(verdict, ours ? wire_code(code) : code_of_status(verdict.status));
   if (ours) return verdict;
   let_launcher_see(verdict);
-  throw Cancelled({verdict.status, fmt::format("rank {}: {}", verdict.rank, verdict.text)});
+  throw Cancelled({verdict.status, describe(verdict)});
 }
 
 void RankJob::leave_tombstone(const JobFailure& failure, std::string_view code) {
   if (!keeper_) return;
   const bool alone = launch_.sizes.world() == 1;
-  keeper_->failed(code,
-                  alone ? failure.text : fmt::format("rank {}: {}", failure.rank, failure.text),
-                  failure.status);
+  keeper_->failed(code, alone ? failure.text : describe(failure), failure.status);
 }
 
 void RankJob::let_launcher_see(const JobFailure& failure) const {

@@ -11,7 +11,7 @@ import time
 import unittest
 
 import harness
-from harness import HERE, eventually, is_running, make_llama, needs_mpi
+from harness import HERE, eventually, is_running, make_llama, make_slow_model, needs_mpi
 
 SMALL = ["--hidden", 64, "--layers", 2, "--heads", 4, "--kv-heads", 2, "--vocab", 512, "--intermediate", 96]
 
@@ -144,8 +144,10 @@ class Killed(harness.Case):
         os.kill(self.pid_of_rank(2), signal.SIGKILL)
         self.assertEqual(daemon.wait_end(15), 137, daemon.log)
         eventually(lambda: not any(map(is_running, pids)), 10, "every rank to be gone")
-        self.assertEqual(self.status(), [])
         self.assertEqual(daemon.log.count("rank 2 was lost"), 1, daemon.log)
+        for left in self.status():
+            self.assertEqual((left["state"], left["leases"]), ("FAILED", []))
+        self.preload("stop", status=7)
 
     @needs_mpi
     def test_a_killed_rank_zero_ends_the_job_too(self):
@@ -184,6 +186,52 @@ class Signals(harness.Case):
         daemon.process.terminate()
         self.assertNotEqual(daemon.wait_end(15), 0, daemon.log)
         eventually(lambda: not any(map(is_running, pids)), 10, "every rank to be gone")
+        self.assert_nothing_left()
+
+
+class Loading(harness.Case):
+    """What happens to a job that has not finished loading."""
+
+    def loading(self, *flags, **options):
+        # So large that none of these tests waits until it is loaded.
+        model = make_slow_model(self.root / "model", 8)
+        daemon = self.start(model, "--layout", "hf", "--reader-threads", 1, *flags, **options)
+        ranks = options.get("ranks", 1)
+        states = lambda: [d["state"] for d in self.status() if 0 < d["progress"] < 1]  # noqa: E731
+        eventually(lambda: states() == ["LOADING"] * ranks, 60, "a load in progress")
+        return daemon
+
+    def test_a_loading_daemon_is_stopped_and_leaves_a_tombstone(self):
+        daemon = self.loading()
+        self.preload("attach", "--gpu", "host:0", status=7)
+        self.preload("stop")
+        self.assertEqual(daemon.wait_end(5), 143, daemon.log)
+        self.preload("wait", status=143)
+        self.assertIn("SIGTERM", self.stderr)
+        self.assert_nothing_left()
+
+    def test_a_held_lock_refuses_a_second_daemon_that_would_load_the_same(self):
+        self.loading()
+        second = self.start(self.root / "model", "--layout", "hf")
+        self.assertEqual(second.wait_end(), 6, second.log)
+        self.assertEqual([d["state"] for d in self.status()], ["LOADING"])
+
+    @needs_mpi
+    def test_a_rank_killed_while_loading_ends_the_job_with_137(self):
+        daemon = self.loading("-dp", 2, ranks=2)
+        pids = [d["pid"] for d in self.status()]
+        os.kill(self.pid_of_rank(1), signal.SIGKILL)
+        self.assertEqual(daemon.wait_end(15), 137, daemon.log)
+        eventually(lambda: not any(map(is_running, pids)), 10, "every rank to be gone")
+        self.assertEqual([d["state"] for d in self.status()], ["FAILED"] * 2)
+
+    @needs_mpi
+    def test_a_file_that_shrinks_under_its_readers_is_refused_by_all(self):
+        daemon = self.loading("-dp", 2, ranks=2)
+        os.truncate(self.root / "model" / "model.safetensors", 4096)
+        self.assertEqual(daemon.wait_end(60), 3, daemon.log)
+        self.assertIn("model.safetensors", daemon.log)
+        self.assertEqual(daemon.log.count(" error "), 1, daemon.log)
         self.assert_nothing_left()
 
 

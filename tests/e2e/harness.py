@@ -76,8 +76,25 @@ def is_running(pid):
 
 def make_llama(out, *flags):
     command = [sys.executable, str(REPOSITORY / "tests/support/make_llama.py"), str(out)]
-    subprocess.run(command + [str(flag) for flag in flags], check=True, timeout=COMMAND_S)
+    command += map(str, flags)
+    subprocess.run(command, check=True, timeout=COMMAND_S, stdout=subprocess.DEVNULL)
     return pathlib.Path(out)
+
+
+def make_slow_model(out, gib):
+    """A checkpoint without blocks on the disk that takes a while to load."""
+    out = pathlib.Path(out)
+    out.mkdir(parents=True)
+    (out / "config.json").write_text(json.dumps({"architectures": ["TestForMaskedLM"], "model_type": "test"}))
+    header, at = {}, 0
+    for i in range(gib):
+        header[f"block.{i}.weight"] = {"dtype": "F32", "shape": [1 << 14, 1 << 14], "data_offsets": [at, at + (1 << 30)]}
+        at += 1 << 30
+    text = json.dumps(header).encode()
+    with open(out / "model.safetensors", "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + at)
+    return out
 
 
 def run(*arguments):

@@ -24,10 +24,11 @@ std::unique_ptr<MpiGroup> own_group(std::size_t max_round_bytes) {
 
 int main(int argc, char** argv) {
   using namespace preload;
+  const Launcher launcher = detect_launcher();
+  if (launcher.rank.value_or(0) != 0) testing::GTEST_FLAG(brief) = true;  // failures alone
   testing::InitGoogleTest(&argc, argv);
   auto& group = testing_mpi::world_group;
-  group = make_mpi_group(detect_launcher(), std::chrono::seconds(60));
-  if (group->rank() != 0) testing::GTEST_FLAG(brief) = true;
+  group = make_mpi_group(launcher, std::chrono::seconds(60));
   const int failed = RUN_ALL_TESTS();
   group->finalize({"every rank's tests", Cancel()});
   return failed;

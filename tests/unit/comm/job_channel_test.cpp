@@ -132,6 +132,16 @@ TEST(JobChannel, MakesTheFirstFailureTheJobs) {
   EXPECT_EQ(verdict.text, "out of memory");
 }
 
+TEST(JobChannel, KeepsTheFirstFailureForARankThatFailsWhenTheHubIsGone) {
+  auto hub = std::make_unique<JobHub>(2, kQuick);
+  Rank zero(hub->address(), 0), one(hub->address(), 1);
+  zero->fail(3, "the first");
+  ASSERT_TRUE(one.hears_failure());
+  zero.vanish();
+  hub.reset();
+  EXPECT_EQ(one->fail(3, "the second"), (JobFailure{0, 3, "the first"}));
+}
+
 TEST(JobChannel, TellsARankThatConnectsAfterTheFailure) {
   JobHub hub(2, kQuick);
   Rank zero(hub.address(), 0);
