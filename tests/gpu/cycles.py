@@ -84,6 +84,7 @@ def main() -> int:
     after = settle(args.pid, before["fds"])
     time.sleep(0.5)  # the driver takes a killed process's memory back a little later
     gpu_after = gpu_used_mib()
+    held.detach()
     ok = (
         killed == args.killed
         and after["fds"] == before["fds"]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unit/load/random_load.hpp"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -63,7 +64,7 @@ class Builder {
     const auto file = static_cast<std::uint32_t>(pick(0, files_.size() - 1));
     if (pick(0, 3) == 0) files_[file] += random_bytes(pick(1, 9));  // a gap
     SourceTensor tensor;
-    tensor.name = "s" + std::to_string(load_.checkpoint.tensors.size());
+    tensor.name = fmt::format("s{}", load_.checkpoint.tensors.size());
     tensor.dtype = dtype;
     tensor.shape = {static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns)};
     tensor.file = file;
@@ -76,7 +77,7 @@ class Builder {
 
   std::uint32_t target(DType dtype, const Dims& shape) {
     TargetTensor tensor;
-    tensor.name = "t" + std::to_string(load_.program.tensors.size());
+    tensor.name = fmt::format("t{}", load_.program.tensors.size());
     tensor.dtype = dtype;
     tensor.shape = shape;
     tensor.strides = contiguous_strides(shape);
@@ -245,7 +246,7 @@ class Builder {
     load_.plan.read_bytes = load_.op_bytes();
     load_.checkpoint.directory = load_.directory.path();
     for (std::size_t f = 0; f < files_.size(); ++f) {
-      const std::string name = "model-" + std::to_string(f) + ".safetensors";
+      const std::string name = fmt::format("model-{}.safetensors", f);
       load_.directory.write(name, files_[f]);
       load_.checkpoint.files.push_back(describe_file(load_.directory, name));
     }
