@@ -13,15 +13,6 @@ BUILD = Path(os.environ.get("PRELOAD_BUILD_DIR", SOURCE / "build" / "cpu"))
 sys.path.insert(0, str(SOURCE / "python"))
 
 
-def is_sanitized() -> bool:
-    """Sanitizer runtimes come first in a process or not at all: Python cannot load such a library."""
-    cache = (BUILD / "CMakeCache.txt").read_text()
-    return any(
-        line.startswith("PRELOAD_SANITIZE:") and line.partition("=")[2].strip()
-        for line in cache.splitlines()
-    )
-
-
 class Daemon:
     """preload_test_daemon in ``directory``, ready (or loading) when entered."""
 
