@@ -5,14 +5,10 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <filesystem>
-#include <fstream>
-#include <string>
+#include "support/temp_dir.hpp"
 
 namespace preload::run {
 namespace {
-
-namespace fs = std::filesystem;
 
 TEST(CpuList, ReadsRangesAndSingleCpus) {
   EXPECT_EQ(parse_cpu_list("0-3,8"), (CpuSet{0, 1, 2, 3, 8}));
@@ -26,42 +22,28 @@ TEST(CpuList, RefusesWhatTheKernelWouldNotWrite) {
   }
 }
 
-class FakeRoot {
- public:
-  FakeRoot() : path_(fs::temp_directory_path() / ("preload-cpus-" + std::to_string(getpid()))) {}
-  ~FakeRoot() { fs::remove_all(path_); }
-  void write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text << "\n";
-  }
-  std::string root() const { return path_.string() + "/"; }
-
- private:
-  fs::path path_;
-};
-
 TEST(NodeCpus, FollowsTheGpuToItsNumaNode) {
-  const FakeRoot fake;
+  const test::TempDir fake;
   fake.write("proc/driver/nvidia/gpus/0000:19:00.0/information", "GPU UUID: \t GPU-AAAA");
   fake.write("proc/driver/nvidia/gpus/0000:9d:00.0/information", "GPU UUID: \t GPU-BBBB");
   fake.write("sys/bus/pci/devices/0000:19:00.0/numa_node", "0");
   fake.write("sys/bus/pci/devices/0000:9d:00.0/numa_node", "1");
   fake.write("sys/devices/system/node/node0/cpulist", "4000-4003");
   fake.write("sys/devices/system/node/node1/cpulist", "4004-4007");
-  EXPECT_EQ(node_cpus("gpu-bbbb", fake.root()), (CpuSet{4004, 4005, 4006, 4007}));
+  EXPECT_EQ(node_cpus("gpu-bbbb", fake / ""), (CpuSet{4004, 4005, 4006, 4007}));
 }
 
 TEST(NodeCpus, TakesTheNodeOfTheRunningCpuForHostMemory) {
-  const FakeRoot fake;
+  const test::TempDir fake;
   fake.write("sys/devices/system/node/node0/cpulist", "4000-4003");
   fake.write("sys/devices/system/node/node1/cpulist", "0-1023");
-  EXPECT_EQ(node_cpus("host:0", fake.root()).size(), 1024U);
+  EXPECT_EQ(node_cpus("host:0", fake / "").size(), 1024U);
 }
 
 TEST(NodeCpus, TakesAllOnlineCpusWhereNodesAreUnknown) {
-  const FakeRoot fake;
+  const test::TempDir fake;
   fake.write("sys/devices/system/cpu/online", "0-1");
-  EXPECT_EQ(node_cpus("host:0", fake.root()), (CpuSet{0, 1}));
+  EXPECT_EQ(node_cpus("host:0", fake / ""), (CpuSet{0, 1}));
 }
 
 TEST(CpuBinding, WidensANarrowBindingAndRestoresIt) {

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/signals.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+namespace preload::run {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Signals and their masks belong to a whole process: each test has one of its own.
+class SignalWatchDeathTest : public testing::Test {
+ protected:
+  void SetUp() override { testing::GTEST_FLAG(death_test_style) = "threadsafe"; }
+};
+
+TEST_F(SignalWatchDeathTest, GivesTheFirstSignalToTheCallback) {
+  EXPECT_EXIT(
+      {
+        const SignalWatch watch([](int signal) { std::_Exit(signal == SIGTERM ? 77 : 1); });
+        kill(getpid(), SIGTERM);
+        std::this_thread::sleep_for(milliseconds(10'000));
+      },
+      testing::ExitedWithCode(77), "");
+}
+
+TEST_F(SignalWatchDeathTest, TakesTwoSignalsAtOnceForOneRequest) {
+  EXPECT_EXIT(
+      {
+        const SignalWatch watch([](int) {});
+        kill(getpid(), SIGTERM);
+        std::this_thread::sleep_for(milliseconds(100));
+        kill(getpid(), SIGINT);
+        std::this_thread::sleep_for(milliseconds(300));
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(SignalWatchDeathTest, EndsTheProcessOnASecondRequest) {
+  EXPECT_EXIT(
+      {
+        const SignalWatch watch([](int) {});
+        kill(getpid(), SIGTERM);
+        std::this_thread::sleep_for(milliseconds(1500));
+        kill(getpid(), SIGINT);
+        std::this_thread::sleep_for(milliseconds(10'000));
+      },
+      testing::ExitedWithCode(130), "");
+}
+
+TEST_F(SignalWatchDeathTest, SurvivesAWriteToAClosedPipe) {
+  EXPECT_EXIT(
+      {
+        const SignalWatch watch([](int) {});
+        int ends[2];
+        if (pipe(ends) != 0) std::_Exit(1);
+        close(ends[0]);
+        std::_Exit(write(ends[1], "x", 1) == -1 ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(SignalName, IsTheKernels) { EXPECT_EQ(signal_name(SIGTERM), "SIGTERM"); }
+
+}  // namespace
+}  // namespace preload::run

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/state_keeper.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <optional>
+
+#include "support/temp_dir.hpp"
+
+namespace preload::run {
+namespace {
+
+class StateKeeperTest : public testing::Test {
+ protected:
+  StateKeeperTest()
+      : directory_(SocketDir::open(temp_ / "sockets", true)),
+        group_(make_single_group()),
+        supervision_(*group_, {}, cancel_) {
+    StateFile state;
+    state.job = "job-1";
+    state.model = "a model";
+    keeper_.emplace(directory_, endpoint_, state, progress_, supervision_);
+  }
+
+  StateFile now() const {
+    const auto state = read_state(directory_, endpoint_.state_name());
+    return state.value_or(StateFile());
+  }
+
+  bool eventually_shows(std::uint64_t bytes) const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (now().bytes != bytes && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return now().bytes == bytes;
+  }
+
+  const test::TempDir temp_;
+  const SocketDir directory_;
+  const Endpoint endpoint_{"host:0", "", Role::kTarget};
+  const Cancel cancel_;
+  const std::unique_ptr<Group> group_;
+  Supervision supervision_;
+  LoadProgress progress_;
+  std::optional<StateKeeper> keeper_;
+};
+
+TEST_F(StateKeeperTest, SaysLoadingAtOnceAndHowFarItIs) {
+  EXPECT_EQ(now().state, "LOADING");
+  EXPECT_EQ(now().job, "job-1");
+  progress_.total_bytes = 100;
+  progress_.bytes = 40;
+  EXPECT_TRUE(eventually_shows(40));
+  EXPECT_EQ(now().total_bytes, 100U);
+}
+
+TEST_F(StateKeeperTest, SaysReadyBeforeItCallsBack) {
+  std::promise<std::string> seen;
+  keeper_->ready([&] { seen.set_value(now().state); });
+  auto state = seen.get_future();
+  ASSERT_EQ(state.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_EQ(state.get(), "READY");
+}
+
+TEST_F(StateKeeperTest, LeavesATombstoneAfterAFailure) {
+  keeper_->failed("checkpoint", "a shard is short", 3);
+  keeper_.reset();
+  EXPECT_EQ(now().state, "FAILED");
+  EXPECT_EQ(now().code, "checkpoint");
+  EXPECT_EQ(now().text, "a shard is short");
+  EXPECT_EQ(now().exit_status, 3);
+}
+
+TEST_F(StateKeeperTest, LeavesNothingAfterARequestedStop) {
+  keeper_->stopped();
+  EXPECT_FALSE(read_state(directory_, endpoint_.state_name()));
+}
+
+}  // namespace
+}  // namespace preload::run
