@@ -34,10 +34,7 @@ find_python() {
   die "no python3 that can import numpy: install python3-numpy"
 }
 
-# Compiler cache when there is one; the arguments for `cmake -S -B`.
+# CMake's arguments for a compiler cache, where there is one; for the languages given.
 ccache_arguments() {
-  if command -v ccache >/dev/null; then
-    printf '%s\n' -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
-      -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache
-  fi
+  if command -v ccache >/dev/null; then printf -- '-DCMAKE_%s_COMPILER_LAUNCHER=ccache\n' "$@"; fi
 }
