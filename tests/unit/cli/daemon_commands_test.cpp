@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "cli/command.hpp"
+#include "unit/serve/live_server.hpp"
+
+// status, wait, release and stop as a user calls them, against real sockets and locks.
+
+namespace preload::cli {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+const Endpoint kEndpoint{"host:0", "", Role::kTarget};
+
+struct Outcome {
+  int status = 0;
+  std::string out;
+};
+
+Outcome run(int (*command)(const Arguments&), const std::string& directory, Arguments arguments) {
+  arguments.insert(arguments.end(), {"--weight-cache-socket-dir", directory});
+  testing::internal::CaptureStdout();
+  Outcome outcome;
+  try {
+    outcome.status = command(arguments);
+  } catch (const Error& error) {
+    outcome.status = exit_status(error.code());
+  }
+  std::fflush(stdout);
+  outcome.out = testing::internal::GetCapturedStdout();
+  return outcome;
+}
+
+StateFile state_of(const std::string& state) {
+  StateFile file;
+  file.state = state;
+  file.job = "job-1";
+  file.total_bytes = 100;
+  file.bytes = 40;
+  return file;
+}
+
+// A process that has the lock and loads until it is signalled, or for as long as it likes.
+class LoadingDaemon {
+ public:
+  LoadingDaemon(const SocketDir& directory, bool obeys) {
+    std::array<int, 2> ready{};
+    check_sys(::pipe(ready.data()), "pipe");
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      if (!obeys) ::signal(SIGTERM, SIG_IGN);
+      const Fd lock = take_lock(directory, kEndpoint);
+      write_state(directory, kEndpoint, state_of("LOADING"));
+      [[maybe_unused]] const ssize_t n = ::write(ready[1], "x", 1);
+      while (true) ::pause();
+    }
+    char byte = 0;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
+  ~LoadingDaemon() {
+    if (pid_ > 0) end(SIGKILL);
+  }
+  pid_t pid() const { return pid_; }
+  int end(int signal = 0) {
+    if (signal != 0) ::kill(pid_, signal);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return status;
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+TEST(StatusCommand, IsAnEmptyListWhereNoDaemonIs) {
+  const TempDir temp;
+  for (const std::string& path : {temp.path(), temp.file("none")}) {
+    const Outcome outcome = run(run_status, path, {"--json"});
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(json::parse(outcome.out), json({{"daemons", json::array()}}));
+  }
+}
+
+TEST(StatusCommand, ListsALoadingDaemonWithItsProgress) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  LoadingDaemon daemon(directory, true);
+  const json daemons = json::parse(run(run_status, temp.path(), {"--json"}).out)["daemons"];
+  ASSERT_EQ(daemons.size(), 1U);
+  EXPECT_EQ(daemons[0]["state"], "LOADING");
+  EXPECT_EQ(daemons[0]["pid"], daemon.pid());
+  EXPECT_EQ(daemons[0]["progress"], 0.4);
+  EXPECT_EQ(daemons[0]["gpu_uuid"], "host:0");
+  EXPECT_THAT(run(run_status, temp.path(), {}).out, HasSubstr("LOADING 40%"));
+}
+
+TEST(StatusCommand, ListsLeases) {
+  LiveServer live;
+  live.start();
+  const Client client = attach(live);
+  const json daemons = json::parse(run(run_status, live.temp().path(), {"--json"}).out)["daemons"];
+  ASSERT_EQ(daemons.size(), 1U);
+  EXPECT_EQ(daemons[0]["state"], "READY");
+  EXPECT_EQ(daemons[0]["leases"][0]["name"], "test client");
+  EXPECT_THAT(run(run_status, live.temp().path(), {}).out, HasSubstr("lease: pid"));
+  EXPECT_EQ(json::parse(run(run_status, live.temp().path(), {"--json", "--gpu", "host:1"}).out),
+            json({{"daemons", json::array()}}));
+}
+
+TEST(WaitCommand, EndsWithZeroWhenAllAreReady) {
+  LiveServer live(sample_residency(), {}, false);
+  live.start();
+  std::thread admitter([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    live.server().admit();
+  });
+  const Outcome outcome = run(run_wait, live.temp().path(), {"--timeout", "20", "--json"});
+  admitter.join();
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(json::parse(outcome.out)["ready"], true);
+  EXPECT_EQ(json::parse(outcome.out)["job"], "job-1");
+}
+
+TEST(WaitCommand, EndsWithSevenWhenNothingIsThereOrNotReadyInTime) {
+  const TempDir temp;
+  EXPECT_EQ(run(run_wait, temp.path(), {"--timeout", "0.2"}).status, 7);
+  EXPECT_EQ(run(run_wait, temp.file("none"), {"--timeout", "0"}).status, 7);
+  LoadingDaemon daemon(temp.open(), true);
+  EXPECT_EQ(run(run_wait, temp.path(), {"--timeout", "0.2"}).status, 7);
+}
+
+TEST(WaitCommand, EndsWithTheTombstonesStatusAndText) {
+  const TempDir temp;
+  StateFile tombstone = state_of("FAILED");
+  tombstone.code = "checkpoint";
+  tombstone.text = "model-00002.safetensors is missing";
+  tombstone.exit_status = 3;
+  write_state(temp.open(), kEndpoint, tombstone);
+  const Outcome outcome = run(run_wait, temp.path(), {"--timeout", "20", "--json"});
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_EQ(json::parse(outcome.out)["code"], "checkpoint");
+  EXPECT_THAT(json::parse(outcome.out)["text"].get<std::string>(),
+              HasSubstr("model-00002.safetensors is missing"));
+}
+
+TEST(WaitCommand, ATombstoneThatANewDaemonReplacesDoesNotCount) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  StateFile tombstone = state_of("FAILED");
+  tombstone.exit_status = 3;
+  write_state(directory, kEndpoint, tombstone);
+  std::thread successor([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    const Fd lock = take_lock(directory, kEndpoint);
+    write_state(directory, kEndpoint, state_of("LOADING"));
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+  });
+  EXPECT_EQ(run(run_wait, temp.path(), {"--timeout", "4.5"}).status, 7);
+  successor.join();
+}
+
+TEST(WaitCommand, EndsWithOneWhenTheDaemonDied) {
+  const TempDir temp;
+  write_state(temp.open(), kEndpoint, state_of("LOADING"));
+  EXPECT_EQ(run(run_wait, temp.path(), {"--timeout", "20"}).status, 1);
+}
+
+TEST(ReleaseCommand, LetsGoOfTheWeights) {
+  LiveServer live;
+  live.start();
+  std::optional<Client> client = attach(live);
+  const json drained = json::parse(run(run_release, live.temp().path(), {"--json"}).out);
+  EXPECT_EQ(drained["daemons"][0]["state"], "DRAINING");
+  EXPECT_EQ(drained["daemons"][0]["leases"], 1);
+  const Outcome forced = run(run_release, live.temp().path(), {"--force"});
+  EXPECT_EQ(forced.status, 0);
+  EXPECT_THAT(forced.out, HasSubstr("RELEASED"));
+  EXPECT_EQ(run(run_wait, live.temp().path(), {"--timeout", "20"}).status, 7);
+}
+
+TEST(ReleaseCommand, EndsWithSevenWhereNobodyServes) {
+  const TempDir temp;
+  EXPECT_EQ(run(run_release, temp.path(), {}).status, 7);
+}
+
+TEST(StopCommand, EndsAServingDaemon) {
+  LiveServer live;
+  live.start();
+  std::thread daemon([&] {
+    live.join();
+    live.end();
+  });
+  const Outcome outcome = run(run_stop, live.temp().path(), {"--timeout", "20", "--json"});
+  daemon.join();
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(json::parse(outcome.out)["daemons"][0]["stopped"], true);
+}
+
+TEST(StopCommand, TerminatesALoadingDaemon) {
+  const TempDir temp;
+  LoadingDaemon daemon(temp.open(), true);
+  EXPECT_EQ(run(run_stop, temp.path(), {"--timeout", "20"}).status, 0);
+  const int status = daemon.end();
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+}
+
+TEST(StopCommand, EndsWithOneWhenADaemonDoesNotGo) {
+  const TempDir temp;
+  LoadingDaemon daemon(temp.open(), false);
+  EXPECT_EQ(run(run_stop, temp.path(), {"--timeout", "0.3"}).status, 1);
+}
+
+TEST(StopCommand, EndsWithSevenWhereNoDaemonRuns) {
+  const TempDir temp;
+  EXPECT_EQ(run(run_stop, temp.path(), {}).status, 7);
+  write_state(temp.open(), kEndpoint, state_of("LOADING"));  // of a dead one
+  EXPECT_EQ(run(run_stop, temp.path(), {}).status, 7);
+}
+
+}  // namespace
+}  // namespace preload::cli
