@@ -54,11 +54,15 @@ def run_killed(count: int) -> int:
     return killed
 
 
-def settle(pid: int, wanted_descriptors: int) -> dict:
-    """The daemon's figures once the last lease has ended, or after five seconds."""
+def settle(pid: int) -> dict:
+    """The daemon's figures once its descriptors have not changed for half a second (5 s at most)."""
     deadline = time.monotonic() + 5
-    while descriptors(pid) != wanted_descriptors and time.monotonic() < deadline:
+    last, since = descriptors(pid), time.monotonic()
+    while time.monotonic() - since < 0.5 and time.monotonic() < deadline:
         time.sleep(0.02)
+        now = descriptors(pid)
+        if now != last:
+            last, since = now, time.monotonic()
     return {"fds": descriptors(pid), "rss_kb": resident_kb(pid)}
 
 
@@ -74,14 +78,14 @@ def main() -> int:
     held = preload.attach(gpu=0, wait=30)
     for _ in range(20):  # allocators and caches reach their size
         preload.attach(gpu=0, wait=30).detach()
-    before = settle(args.pid, descriptors(args.pid))
+    before = settle(args.pid)
     gpu_before = gpu_used_mib()
     start = time.perf_counter()
     for _ in range(args.cycles - args.killed):
         preload.attach(gpu=0, wait=30).detach()
     attach_ms = (time.perf_counter() - start) * 1000 / (args.cycles - args.killed)
     killed = run_killed(args.killed)
-    after = settle(args.pid, before["fds"])
+    after = settle(args.pid)
     time.sleep(0.5)  # the driver takes a killed process's memory back a little later
     gpu_after = gpu_used_mib()
     held.detach()
