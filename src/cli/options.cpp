@@ -11,42 +11,15 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "cli/normalise.hpp"
 #include "cli/option_table.hpp"
-#include "cli/replaced_flags.hpp"
 
 namespace preload::cli {
 namespace {
 
 using nlohmann::json;
 
-const OptionSpec* find_option(std::string_view command, std::string_view name, bool abbreviated) {
-  for (const OptionSpec& option : option_table()) {
-    if ((abbreviated ? option.abbreviation : option.name) == name && takes(option, command)) {
-      return &option;
-    }
-  }
-  return nullptr;
-}
-
-[[noreturn]] void refuse_unknown(std::string_view command, const std::string& argument,
-                                 const std::string& name) {
-  std::vector<std::string> known;
-  for (const OptionSpec& option : option_table()) {
-    if (takes(option, command)) known.emplace_back(option.name);
-  }
-  const std::optional<std::string> near = nearest(name, known);
-  throw Error(
-      Errc::kUsage,
-      fmt::format("unknown option {} of 'preload {}'{}; see 'preload {} --help'", argument, command,
-                  near ? fmt::format(": did you mean --{}?", *near) : "", command));
-}
-
-// A value of a dotted key: JSON where it parses as such, text otherwise.
-json dotted_value(const std::string& text) {
-  json value = json::parse(text, nullptr, false);
-  return value.is_discarded() ? json(text) : value;
-}
-
+// Sets the value at a dotted path, making objects on the way.
 void set_dotted(json& object, std::string_view path, json value) {
   json* at = &object;
   while (true) {
@@ -60,68 +33,6 @@ void set_dotted(json& object, std::string_view path, json value) {
     if (!at->is_object()) *at = json::object();
     path.remove_prefix(dot + 1);
   }
-}
-
-// argv as cxxopts expects it: long names with '-', one spelling an option, dotted keys taken out.
-struct DottedKey {
-  std::string option;
-  std::string path;  // what follows the option's name and a dot
-  json value;
-};
-struct Normalised {
-  std::vector<std::string> arguments;
-  std::vector<DottedKey> dotted;
-};
-
-Normalised normalise(std::string_view command, const std::vector<std::string>& arguments) {
-  Normalised out;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (argument == "--") {
-      out.arguments.insert(out.arguments.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i),
-                           arguments.end());
-      break;
-    }
-    if (argument.size() < 2 || argument[0] != '-') {
-      out.arguments.push_back(argument);
-      continue;
-    }
-    const bool is_long = argument[1] == '-';
-    const std::size_t equals = argument.find('=');
-    const std::string whole =
-        argument.substr(is_long ? 2 : 1, equals == std::string::npos ? std::string::npos
-                                                                     : equals - (is_long ? 2 : 1));
-    const std::size_t dot = is_long ? whole.find('.') : std::string::npos;
-    std::string name = whole.substr(0, dot);
-    std::replace(name.begin(), name.end(), '_', '-');
-
-    const OptionSpec* option = find_option(command, name, !is_long);
-    if (option == nullptr) {
-      if (is_long) refuse_replaced_flag(command, name, arguments);
-      refuse_unknown(command, argument, name);
-    }
-    if (dot != std::string::npos && option->value != "JSON") {
-      refuse_unknown(command, argument, name);
-    }
-    std::optional<std::string> value;
-    if (equals != std::string::npos) {
-      value = argument.substr(equals + 1);
-    } else if (!option->value.empty()) {
-      if (++i == arguments.size()) {
-        throw Error(Errc::kUsage, fmt::format("{} needs a value: --{} {}", argument, option->name,
-                                              option->value));
-      }
-      value = arguments[i];
-    }
-    if (dot != std::string::npos) {
-      out.dotted.push_back(
-          {std::string(option->name), whole.substr(dot + 1), dotted_value(*value)});
-    } else {
-      out.arguments.push_back(value ? fmt::format("--{}={}", option->name, *value)
-                                    : fmt::format("--{}", option->name));
-    }
-  }
-  return out;
 }
 
 }  // namespace

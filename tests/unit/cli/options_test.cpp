@@ -41,8 +41,9 @@ TEST(Options, TheLastOfARepeatedOptionWinsAndListsKeepAll) {
   EXPECT_EQ(options.all("ignore-tensor"), (std::vector<std::string>{"a,b", "c"}));
 }
 
-TEST(Options, AValueMayBeginWithADashOrBeEmpty) {
-  const ParsedOptions options("wait", {"--job", "-x", "--slot="});
+TEST(Options, AValueMayBeginWithADashOrBeEmptyOrHaveLines) {
+  const ParsedOptions options("wait", {"--job", "-x", "--slot=", "--gpu=a\nb=c"});
+  EXPECT_EQ(options.text("gpu"), "a\nb=c");
   EXPECT_EQ(options.text("job"), "-x");
   EXPECT_EQ(options.text("slot"), "");
 }
@@ -50,6 +51,7 @@ TEST(Options, AValueMayBeginWithADashOrBeEmpty) {
 TEST(Options, SwitchesAreThereOrNot) {
   EXPECT_TRUE(ParsedOptions("status", {"--json"}).has("json"));
   EXPECT_FALSE(ParsedOptions("status", {}).has("json"));
+  EXPECT_FALSE(ParsedOptions("status", {"--json=false"}).has("json"));
   EXPECT_TRUE(ParsedOptions("stop", {"--job"}).has("job"));
 }
 
@@ -60,6 +62,8 @@ TEST(Options, UnknownOnesAreRefusedWithASuggestion) {
   EXPECT_THAT(refusal("status", {"--all"}), HasSubstr("unknown option --all"));
   EXPECT_THAT(refusal("plan", {"-xx", "1"}), HasSubstr("unknown option -xx"));
   EXPECT_THAT(refusal("serve", {"--speculative-config", "{}"}), HasSubstr("unknown option"));
+  EXPECT_THAT(refusal("status", {"--nnodes", "2"}), HasSubstr("unknown option --nnodes"));
+  EXPECT_THAT(refusal("plan", {"-=2"}), HasSubstr("unknown option -=2"));
   EXPECT_THAT(refusal("serve", {"--model.x", "{}"}), HasSubstr("unknown option --model.x"));
 }
 

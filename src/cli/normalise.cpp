@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/normalise.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/error.hpp"
+#include "cli/option_table.hpp"
+#include "cli/options.hpp"
+#include "cli/replaced_flags.hpp"
+
+namespace preload::cli {
+namespace {
+
+// One argument that begins with a dash, taken apart.
+struct Spelling {
+  bool is_long = false;
+  std::string name;                  // '-' for '_', without a dotted path
+  std::optional<std::string> path;   // behind the first dot
+  std::optional<std::string> value;  // behind '='
+};
+
+Spelling take_apart(const std::string& argument) {
+  Spelling spelling;
+  spelling.is_long = argument[1] == '-';
+  std::string name = argument.substr(spelling.is_long ? 2 : 1);
+  if (const std::size_t equals = name.find('='); equals != std::string::npos) {
+    spelling.value = name.substr(equals + 1);
+    name.resize(equals);
+  }
+  if (const std::size_t dot = name.find('.'); dot != std::string::npos) {
+    spelling.path = name.substr(dot + 1);
+    name.resize(dot);
+  }
+  std::replace(name.begin(), name.end(), '_', '-');
+  spelling.name = std::move(name);
+  return spelling;
+}
+
+const OptionSpec* find_option(std::string_view command, std::string_view name, bool is_long) {
+  if (name.empty()) return nullptr;
+  for (const OptionSpec& option : option_table()) {
+    if ((is_long ? option.name : option.abbreviation) == name && takes(option, command)) {
+      return &option;
+    }
+  }
+  return nullptr;
+}
+
+[[noreturn]] void refuse_unknown(std::string_view command, const std::string& argument,
+                                 const std::string& name) {
+  std::vector<std::string> known;
+  for (const OptionSpec& option : option_table()) {
+    if (takes(option, command)) known.emplace_back(option.name);
+  }
+  const std::optional<std::string> near = nearest(name, known);
+  throw Error(
+      Errc::kUsage,
+      fmt::format("unknown option {} of 'preload {}'{}; see 'preload {} --help'", argument, command,
+                  near ? fmt::format(": did you mean --{}?", *near) : "", command));
+}
+
+const OptionSpec& known_option(std::string_view command, const std::string& argument,
+                               const Spelling& spelling,
+                               const std::vector<std::string>& arguments) {
+  const OptionSpec* option = find_option(command, spelling.name, spelling.is_long);
+  if (option == nullptr && spelling.is_long && find_option(command, "model", true) != nullptr) {
+    refuse_replaced_flag(command, spelling.name, arguments);
+  }
+  if (option == nullptr || (spelling.path && option->value != "JSON")) {
+    refuse_unknown(command, argument, spelling.name);
+  }
+  return *option;
+}
+
+nlohmann::json json_or_text(const std::string& text) {
+  nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
+  return value.is_discarded() ? nlohmann::json(text) : value;
+}
+
+}  // namespace
+
+Normalised normalise(std::string_view command, const std::vector<std::string>& arguments) {
+  Normalised out;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--") {
+      out.arguments.insert(out.arguments.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i),
+                           arguments.end());
+      break;
+    }
+    if (argument.size() < 2 || argument[0] != '-') {
+      out.arguments.push_back(argument);
+      continue;
+    }
+    Spelling spelling = take_apart(argument);
+    const OptionSpec& option = known_option(command, argument, spelling, arguments);
+    if (!spelling.value && !option.value.empty()) {
+      if (++i == arguments.size()) {
+        throw Error(Errc::kUsage,
+                    fmt::format("{} needs a value: --{} {}", argument, option.name, option.value));
+      }
+      spelling.value = arguments[i];
+    }
+    if (spelling.path) {
+      out.dotted.push_back(
+          {std::string(option.name), *spelling.path, json_or_text(*spelling.value)});
+    } else if (option.value.empty()) {
+      out.arguments.push_back(spelling.value ? fmt::format("--{}={}", option.name, *spelling.value)
+                                             : fmt::format("--{}", option.name));
+    } else {
+      // Apart: cxxopts does not look for '=' across the lines of a value.
+      out.arguments.push_back(fmt::format("--{}", option.name));
+      out.arguments.push_back(*spelling.value);
+    }
+  }
+  return out;
+}
+
+}  // namespace preload::cli
