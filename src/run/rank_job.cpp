@@ -170,7 +170,7 @@ int RankJob::conclude(const ServeEnd& end) {
       const JobFailure verdict = supervision_.fail(end.status, end.text);
       leave_tombstone(verdict, code_of_status(verdict.status));
       let_launcher_see(verdict);
-      log::info(end.text);
+      if (verdict.rank == launch_.coords.global) log::warn(end.text);
       return verdict.status;
     }
     case ServeEnd::Cause::kFailure:

@@ -177,6 +177,7 @@ class Signals(harness.Case):
             daemon = self.start(model, "-tp", 2, ranks=4).wait_ready()
             os.kill(self.pid_of_rank(3), number)
             self.assertEqual(daemon.wait_end(15), expected, daemon.log)
+            self.assertEqual(daemon.log.count("ended by SIG"), 1, daemon.log)
             self.assert_nothing_left()
 
     @needs_mpi
