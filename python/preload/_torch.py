@@ -8,51 +8,47 @@ from ._dtypes import DTYPES, row_major, stored_shape
 from ._shard import Record, Shard
 
 
-def _torch_dtype(torch, record: Record):
-    name = DTYPES[record.dtype].torch
-    dtype = getattr(torch, name, None) if name else None
-    if dtype is None:
-        raise TypeError(
-            f"{record.name} is {record.dtype}, which torch {torch.__version__} has no type for: "
-            "update torch, or take the bytes with numpy()"
-        )
-    return dtype
-
-
 class _Builder:
     def __init__(self, shard: Shard):
         import torch
 
         self._torch, self._shard = torch, shard
-        self._storages: dict = {}  # slab -> (storage, device)
-        self._empties: dict = {}  # dtype name -> torch dtype
+        self._bytes: dict = {}  # slab -> all of it as uint8
+        self._bases: dict = {}  # (slab, dtype) -> the slab in that type: as_strided, element bytes
 
-    def _storage(self, slab: int):
-        found = self._storages.get(slab)
+    def _slab(self, slab: int):
+        found = self._bytes.get(slab)
         if found is None:
             capsule = _dlpack.slab_capsule(self._shard.pointer, slab)
-            view = self._torch.utils.dlpack.from_dlpack(capsule)
-            found = self._storages[slab] = (view.untyped_storage(), view.device)
+            found = self._bytes[slab] = self._torch.utils.dlpack.from_dlpack(capsule)
         return found
 
-    def build(self, record: Record):
-        cache = self._shard.torch_cache
-        target = self._shard.target(record)
-        tensor = cache.get(target.index)
-        if tensor is not None:
-            return tensor
-        dtype = self._empties.get(target.dtype)
+    def _base(self, record: Record):
+        name = DTYPES[record.dtype].torch
+        dtype = getattr(self._torch, name, None) if name else None
         if dtype is None:
-            dtype = self._empties[target.dtype] = _torch_dtype(self._torch, target)
-        shape, strides = target.shape, target.strides
-        if DTYPES[target.dtype].bits % 8 != 0:
-            shape = stored_shape(target.dtype, shape, target.nbytes)
-            strides = row_major(shape)
-        storage, device = self._storage(target.slab)
-        offset = target.slab_offset * 8 // max(8, DTYPES[target.dtype].bits)
-        tensor = self._torch.empty(0, dtype=dtype, device=device)
-        tensor.set_(storage, offset, shape, strides)
-        cache[target.index] = tensor
+            raise TypeError(
+                f"{record.name} is {record.dtype}, which torch {self._torch.__version__} has no "
+                "type for: update torch, or take the bytes with numpy()"
+            )
+        view = self._slab(record.slab).view(dtype)  # slabs are multiples of every element size
+        base = (view.as_strided, view.element_size())
+        self._bases[record.slab, record.dtype] = base
+        return base
+
+    def build(self, record: Record):
+        if record.alias_of >= 0:
+            record = self._shard.record(record.alias_of)
+        cache = self._shard.torch_cache
+        tensor = cache.get(record.index)
+        if tensor is None:
+            as_strided, size = self._bases.get((record.slab, record.dtype)) or self._base(record)
+            shape, strides = record.shape, record.strides
+            if DTYPES[record.dtype].bits < 8:
+                shape = stored_shape(record.dtype, shape, record.nbytes)
+                strides = row_major(shape)
+            tensor = as_strided(shape, strides, record.slab_offset // size)
+            cache[record.index] = tensor
         return tensor
 
 
@@ -62,5 +58,5 @@ def build_one(shard: Shard, record: Record):
 
 
 def build_all(shard: Shard) -> dict:
-    builder = _Builder(shard)
-    return {name: builder.build(shard.record(i)) for i, name in enumerate(shard.names)}
+    build, record = _Builder(shard).build, shard.record
+    return {name: build(record(index)) for index, name in enumerate(shard.names)}

@@ -35,7 +35,11 @@ class Tensor:
     nbytes = property(lambda self: self._record.nbytes, doc="bytes of its extent in memory")
     is_buffer = property(lambda self: self._record.is_buffer, doc="a parameter otherwise")
     is_private = property(lambda self: self._record.is_private, doc="a writable copy of our own")
-    hash = property(lambda self: self._record.hash, doc="32 hex digits over the row-major bytes")
+
+    @property
+    def hash(self) -> str:
+        """32 hex digits over the row-major bytes."""
+        return self._record.hash[:32].decode()
 
     @property
     def alias_of(self) -> str | None:
