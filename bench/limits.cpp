@@ -2,14 +2,17 @@
 #include "bench/limits.hpp"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <span>
 
 #include "base/bytes.hpp"
 #include "base/fd.hpp"
+#include "load/aligned_buffer.hpp"
 #include "load/run_threads.hpp"
 
 namespace preload::bench {
@@ -23,14 +26,7 @@ double gb_per_s(std::uint64_t bytes, Clock::time_point since) {
          std::chrono::duration<double>(Clock::now() - since).count();
 }
 
-}  // namespace
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
-
-double plain_read_gb_per_s(const Checkpoint& checkpoint, int threads) {
+double read_gb_per_s(const Checkpoint& checkpoint, int threads, std::uint64_t block, int flags) {
   struct Part {
     std::size_t file;
     std::uint64_t offset;
@@ -40,21 +36,44 @@ double plain_read_gb_per_s(const Checkpoint& checkpoint, int threads) {
   std::uint64_t total = 0;
   for (std::size_t f = 0; f < checkpoint.files.size(); ++f) {
     files.push_back(open_fd(AT_FDCWD, checkpoint.directory + "/" + checkpoint.files[f].name,
-                            O_RDONLY, 0, Errc::kCheckpoint));
-    for (std::uint64_t at = 0; at < checkpoint.files[f].bytes; at += kMiB) parts.push_back({f, at});
+                            O_RDONLY | flags, 0, Errc::kCheckpoint));
+    for (std::uint64_t at = 0; at < checkpoint.files[f].bytes; at += block)
+      parts.push_back({f, at});
     total += checkpoint.files[f].bytes;
   }
   std::atomic<std::size_t> cursor{0};
   const auto start = Clock::now();
   run_threads(threads, [&](int, const std::atomic<bool>& stop) {
-    std::vector<std::byte> buffer(kMiB);
+    AlignedBuffer buffer;
     while (!stop) {
       const std::size_t next = cursor.fetch_add(1);
       if (next >= parts.size()) return;
-      pread_full(files[parts[next].file].get(), buffer, parts[next].offset, "a weight file");
+      pread_full(files[parts[next].file].get(), buffer.reserve(block), parts[next].offset,
+                 "a weight file");
     }
   });
   return gb_per_s(total, start);
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+void drop_page_cache() {
+  ::sync();
+  const Fd fd = open_fd(AT_FDCWD, "/proc/sys/vm/drop_caches", O_WRONLY, 0, Errc::kUsage);
+  write_full(fd.get(), std::as_bytes(std::span("1", 1)), "/proc/sys/vm/drop_caches");
+}
+
+double plain_read_gb_per_s(const Checkpoint& checkpoint, int threads) {
+  return read_gb_per_s(checkpoint, threads, kMiB, 0);
+}
+
+double direct_read_gb_per_s(const Checkpoint& checkpoint, int threads) {
+  return read_gb_per_s(checkpoint, threads, 4 * kMiB, O_DIRECT);
 }
 
 double memcpy_gb_per_s() {

@@ -125,6 +125,10 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
     }
     serve.ring_bytes = *bytes;
   }
+  if (const auto reader = options.choice("reader", {"auto", "pread", "mmap", "direct"});
+      reader && *reader != 0) {
+    serve.reader = static_cast<ReadMethod>(*reader - 1);
+  }
   serve.threads = options.number("reader-threads", 1).value_or(0);
   for (const std::string& uid : options.all("allow-uid")) {
     serve.allow_uids.push_back(parse_uid(uid));

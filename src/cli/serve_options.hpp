@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "cli/options.hpp"
+#include "load/read_method.hpp"
 #include "memory/slab.hpp"
 #include "model/layout.hpp"
 #include "plan/topology.hpp"
@@ -34,7 +35,8 @@ struct ServeOptions {
   std::string slot;
   std::string socket_dir;  // "" = the default
   std::uint64_t ring_bytes = 512 * kMiB;
-  int threads = 0;  // --reader-threads, 0 = by the CPUs at hand
+  std::optional<ReadMethod> reader;  // --reader, unset = auto
+  int threads = 0;                   // --reader-threads, 0 = by the CPUs at hand
   std::vector<unsigned> allow_uids;
   log::Level log_level = log::Level::kInfo;
 };

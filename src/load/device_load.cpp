@@ -91,6 +91,7 @@ class Worker {
       staging_ = allocate_device(shape.chunk_bytes, "allocating the loader's staging area");
     }
     stream_ = make_stream();
+    hash_stream_ = make_stream();
   }
 
   void run(const std::atomic<bool>& stop) {
@@ -105,9 +106,11 @@ class Worker {
       read(*chunk, slot.buffer);
       queue(*chunk, slot.buffer);
       check_cuda(cudaEventRecord(slot.done.get(), stream_.get()), "marking a copy to the GPU");
+      queue_hashes(*chunk, slot.done.get());
       job_.progress.bytes.fetch_add(chunk->bytes, std::memory_order_relaxed);
     }
     check_cuda(cudaStreamSynchronize(stream_.get()), "copying to the GPU");
+    check_cuda(cudaStreamSynchronize(hash_stream_.get()), "hashing on the GPU");
   }
 
  private:
@@ -160,8 +163,19 @@ class Worker {
     check_cuda(
         cudaMemcpyAsync(landed, packed, piece.total_bytes(), cudaMemcpyHostToDevice, stream_.get()),
         "copying to the GPU");
-    if (!straight) place(op, piece, landed, target);
-    hash(op, piece, landed, target);
+    if (straight) return;
+    place(op, piece, landed, target);
+    hash(op, piece, landed, target, stream_.get());  // before the next piece takes the staging area
+  }
+
+  // What went straight to its place is hashed there, on a stream of its own: no copy waits for it.
+  void queue_hashes(const Chunk& chunk, cudaEvent_t copied) {
+    check_cuda(cudaStreamWaitEvent(hash_stream_.get(), copied, 0), "ordering hashes after copies");
+    for (std::uint32_t i = chunk.first; i < chunk.first + chunk.count; ++i) {
+      if (!job_.goes_straight(piece(i))) continue;
+      const std::byte* const target = job_.target_of(piece(i));
+      hash(job_.op_of(piece(i)), piece(i), target, target, hash_stream_.get());
+    }
   }
 
   void place(const CopyOp& op, const Piece& piece, const void* staged, void* target) {
@@ -173,11 +187,11 @@ class Worker {
                  "placing rows on the GPU");
   }
 
-  void hash(const CopyOp& op, const Piece& piece, const void* landed, const void* target) {
+  void hash(const CopyOp& op, const Piece& piece, const void* landed, const void* target,
+            cudaStream_t stream) {
     kernels::HashRegion region{
         landed, piece.rows, piece.bytes, piece.bytes, source_offset(op, piece), op.file_stride};
-    check_launch(kernels::hash_rows(region, sums_.source(piece.op), stream_.get()),
-                 "hashing on the GPU");
+    check_launch(kernels::hash_rows(region, sums_.source(piece.op), stream), "hashing on the GPU");
     if (!job_.hashes_served(op) || hashes_alike(op)) return;
     if (op.converts()) {
       region.data = target;
@@ -186,8 +200,7 @@ class Worker {
     }
     region.offset_bytes = target_offset(op, piece);
     region.index_stride = op.target_stride;
-    check_launch(kernels::hash_rows(region, sums_.served(piece.op), stream_.get()),
-                 "hashing on the GPU");
+    check_launch(kernels::hash_rows(region, sums_.served(piece.op), stream), "hashing on the GPU");
   }
 
   LoadJob& job_;
@@ -195,6 +208,7 @@ class Worker {
   std::array<Slot, kDepth> slots_;
   std::span<std::byte> scratch_;
   DeviceMemory staging_;
+  Stream hash_stream_;
   Stream stream_;  // last: destroyed first, which waits for what uses the others
 };
 
@@ -225,7 +239,9 @@ void hash_after_load(const LoadJob& job, const DeviceSums& sums, cudaStream_t st
 
 LoadSums load_on_device(LoadJob& job, const LoadOptions& options) {
   set_device(options.device);
-  const RingShape shape = shape_ring(options.ring_bytes, options.threads, kDepth, kMaxChunkBytes);
+  const RingShape shape = shape_ring(
+      options.ring_bytes, options.threads, kDepth,
+      options.chunk_bytes != 0 ? std::min(options.chunk_bytes, kMaxChunkBytes) : kMaxChunkBytes);
   job.list = cut_into_chunks(job.ops, shape.chunk_bytes);
   const auto chunks = static_cast<std::uint64_t>(job.list.chunks.size());
   const auto threads = std::max<std::uint64_t>(

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "load/loader.hpp"
@@ -16,7 +17,8 @@ namespace preload {
 // What the threads of one load share; private to load/.
 struct LoadJob {
   LoadJob(const LoadPlan& load_plan, const CopyProgram& copy_program, const Checkpoint& checkpoint,
-          SlabMemory& slab_memory, LoadProgress& load_progress, const Cancel& load_cancel);
+          SlabMemory& slab_memory, std::optional<ReadMethod> method, LoadProgress& load_progress,
+          const Cancel& load_cancel);
 
   std::byte* address(std::uint32_t tensor) const noexcept {
     const Placement& place = plan.slabs.placements[tensor];

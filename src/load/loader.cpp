@@ -37,8 +37,14 @@ std::vector<Hash128> served_hashes(const LoadJob& job, const LoadSums& sums) {
 
 }  // namespace
 
+int default_reader_threads(HandleKind kind) noexcept {
+  const int cpus = usable_cpus();
+  return std::min(kind == HandleKind::kHost ? cpus : cpus - cpus / 4, kMaxThreads);
+}
+
 LoadJob::LoadJob(const LoadPlan& load_plan, const CopyProgram& copy_program,
-                 const Checkpoint& checkpoint, SlabMemory& slab_memory, LoadProgress& load_progress,
+                 const Checkpoint& checkpoint, SlabMemory& slab_memory,
+                 std::optional<ReadMethod> method, LoadProgress& load_progress,
                  const Cancel& load_cancel)
     : plan(load_plan),
       program(copy_program),
@@ -47,14 +53,14 @@ LoadJob::LoadJob(const LoadPlan& load_plan, const CopyProgram& copy_program,
       cancel(load_cancel),
       ops(joined(load_plan.ops)),
       served_from(served_hash_sources(copy_program, load_plan)),
-      files(checkpoint, ops) {}
+      files(checkpoint, ops, method) {}
 
 LoadResult load(const LoadPlan& plan, const CopyProgram& program, const Checkpoint& checkpoint,
                 SlabMemory& memory, const LoadOptions& options, LoadProgress& progress,
                 const Cancel& cancel) {
   LoadOptions settled = options;
-  if (settled.threads <= 0) settled.threads = std::min(usable_cpus(), kMaxThreads);
-  LoadJob job(plan, program, checkpoint, memory, progress, cancel);
+  if (settled.threads <= 0) settled.threads = default_reader_threads(memory.kind());
+  LoadJob job(plan, program, checkpoint, memory, options.method, progress, cancel);
   std::uint64_t total = 0;
   for (const CopyOp& op : job.ops) total += op.rows * op.row_bytes;
   progress.bytes = 0;
@@ -75,6 +81,8 @@ LoadResult load(const LoadPlan& plan, const CopyProgram& program, const Checkpoi
   result.served = served_hashes(job, sums);
   result.source = std::move(sums.source);
   result.bytes_read = job.files.bytes_read();
+  result.method = job.files.main_method();
+  result.hot = job.files.hot();
   const std::chrono::duration<double> setup = job.first_read - start;
   const std::chrono::duration<double> reading = std::chrono::steady_clock::now() - job.first_read;
   result.setup_seconds = setup.count();

@@ -4,9 +4,16 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+
+#include "base/bytes.hpp"
+#include "base/log.hpp"
+#include "load/aligned_buffer.hpp"
+#include "load/file_system.hpp"
 
 namespace preload {
 
@@ -15,6 +22,9 @@ namespace {
 // Below this a gap costs less to copy than another system call does; and what lies in it is read
 // ahead by the kernel anyway.
 constexpr std::uint64_t kMaxGapBytes = 16 * 1024;
+
+// Shorter reads are left to the page cache and its read-ahead.
+constexpr std::uint64_t kLeastDirectBytes = 128 * 1024;
 
 std::int64_t mtime_ns(const struct stat& status) {
   return static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
@@ -40,29 +50,122 @@ void check_against_header(int fd, const SourceFile& file, const std::string& sho
 
 }  // namespace
 
-SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>& ops) {
+SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>& ops,
+                         std::optional<ReadMethod> method) {
   files_.resize(checkpoint.files.size());
   for (const CopyOp& op : ops) {
-    if (op.rows == 0 || op.row_bytes == 0 || files_.at(op.file).fd) continue;
-    Open& open = files_[op.file];
+    if (op.rows == 0 || op.row_bytes == 0) continue;
+    Open& open = files_.at(op.file);
+    if (open.fd) continue;
     const std::string path = checkpoint.directory + "/" + checkpoint.files[op.file].name;
     open.file = &checkpoint.files[op.file];
     open.shown = fmt::format("'{}'", path);
     open.fd = open_fd(AT_FDCWD, path, O_RDONLY, 0, Errc::kCheckpoint);
     check_against_header(open.fd.get(), *open.file, open.shown);
+    settle_method(open, method);
+    if (open.method == ReadMethod::kDirect) open_direct(open, path);
   }
+}
+
+void SourceFiles::settle_method(Open& open, std::optional<ReadMethod> wanted) {
+  const FileSystemKind kind = file_system_kind(open.fd.get());
+  const bool hot =
+      kind == FileSystemKind::kMemory || is_in_page_cache(open.fd.get(), open.file->bytes);
+  hot_ = hot_ && hot;
+  const bool may_map = kind != FileSystemKind::kNetwork && open.file->bytes > 0;
+  if (wanted == ReadMethod::kMmap && !may_map) {
+    log::warn(
+        fmt::format("{} is on a network file system: read by pread, never mapped", open.shown));
+    wanted = ReadMethod::kPread;
+  }
+  const bool cached = hot || kind == FileSystemKind::kNetwork;
+  open.method = wanted.value_or(cached ? ReadMethod::kPread : ReadMethod::kDirect);
+  if (open.method == ReadMethod::kMmap) {
+    open.mapping = MappedFile(open.fd.get(), open.file->bytes);
+  }
+}
+
+void SourceFiles::open_direct(Open& open, const std::string& path) {
+  const int raw = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (raw < 0) {  // tmpfs and others know no direct reads
+    open.method = ReadMethod::kPread;
+    return;
+  }
+  open.direct = Fd(raw);
+  open.alignment = direct_alignment(raw);
+}
+
+ReadMethod SourceFiles::main_method() const noexcept {
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < bytes_by_.size(); ++i) {
+    if (bytes_by_[i].load() > bytes_by_[most].load()) most = i;
+  }
+  return static_cast<ReadMethod>(most);
 }
 
 void SourceFiles::read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out) {
   const Open& open = files_[file];
-  const std::size_t got = pread_full(open.fd.get(), out, offset, open.shown);
+  ReadMethod method = open.method;
+  if (method == ReadMethod::kDirect && out.size() < kLeastDirectBytes) method = ReadMethod::kPread;
+  const std::size_t got = read_by(method, open, offset, out);
   bytes_read_.fetch_add(got, std::memory_order_relaxed);
+  bytes_by_[static_cast<std::size_t>(method)].fetch_add(got, std::memory_order_relaxed);
   if (got == out.size()) return;
   throw Error(
       Errc::kCheckpoint,
       fmt::format("{} ends at byte {}, {} bytes short of what its header promises at offset "
                   "{}: it was truncated while it was read; restore it and start again",
                   open.shown, offset + got, out.size() - got, offset));
+}
+
+std::size_t SourceFiles::read_by(ReadMethod method, const Open& open, std::uint64_t offset,
+                                 std::span<std::byte> out) {
+  switch (method) {
+    case ReadMethod::kMmap:
+      if (open.mapping.copy(offset, out)) return out.size();
+      break;  // let pread say what is wrong, or find that it is not
+    case ReadMethod::kDirect:
+      return read_direct(open, offset, out);
+    case ReadMethod::kPread:
+      break;
+  }
+  return pread_full(open.fd.get(), out, offset, open.shown);
+}
+
+// Direct reads need aligned memory, offsets and lengths: the covering range goes through a buffer
+// of this thread. Where the file system refuses one after all, that extent is read buffered.
+std::size_t SourceFiles::read_direct(const Open& open, std::uint64_t offset,
+                                     std::span<std::byte> out) {
+  thread_local AlignedBuffer bounce;
+  const std::uint64_t begin = offset / open.alignment * open.alignment;
+  const std::uint64_t end = align_up(offset + out.size(), open.alignment);
+  const std::span<std::byte> covering = bounce.reserve(end - begin);
+  std::size_t done = 0;
+  while (done < covering.size()) {
+    const ssize_t n = ::pread(open.direct.get(), covering.data() + done, covering.size() - done,
+                              static_cast<off_t>(begin + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      if (!direct_refused_.exchange(true)) {
+        log::warn(
+            fmt::format("{} at offset {}: direct read refused ({}); such ranges are read "
+                        "through the page cache",
+                        open.shown, begin + done, errno_text(errno)));
+      }
+      return pread_full(open.fd.get(), out, offset, open.shown);
+    }
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+    // A short read that ends off the grid is the end of the file.
+    if (done % open.alignment != 0) break;
+  }
+  const std::uint64_t lead = offset - begin;
+  if (done < lead + out.size()) {
+    return pread_full(open.fd.get(), out, offset,
+                      open.shown);  // the last word on how much there is
+  }
+  std::memcpy(out.data(), covering.data() + lead, out.size());
+  return out.size();
 }
 
 void SourceFiles::check_unchanged() const {

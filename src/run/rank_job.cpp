@@ -111,6 +111,7 @@ Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
   LoadOptions how;
   how.ring_bytes = options_.ring_bytes;
   how.threads = options_.threads;
+  how.method = options_.reader;
   how.device = launch_.device.ordinal;
   const LoadResult result =
       load(plan.load, plan.program, plan.checkpoint, *memory, how, progress_, cancel);

@@ -69,6 +69,8 @@ TEST(ServeOptions, ReadEveryFlag) {
                                                   "cuda-ipc",
                                                   "--ring-bytes",
                                                   "64M",
+                                                  "--reader",
+                                                  "mmap",
                                                   "--reader-threads",
                                                   "5",
                                                   "--allow-uid",
@@ -88,6 +90,7 @@ TEST(ServeOptions, ReadEveryFlag) {
   EXPECT_EQ(serve.model.open.revision, "v2");
   EXPECT_TRUE(serve.model.open.rebuild_index);
   EXPECT_EQ(serve.cuda, true);
+  EXPECT_EQ(serve.reader, ReadMethod::kMmap);
   EXPECT_EQ(serve.export_kind, HandleKind::kCudaIpc);
   EXPECT_EQ(serve.ring_bytes, 64 * kMiB);
   EXPECT_EQ(serve.threads, 5);

@@ -79,18 +79,23 @@ TEST(Loader, GivesTheSameWithOneToSixteenThreads) {
   const RandomLoad random(77);
   for (const int threads : {1, 2, 3, 8, 16}) {
     SCOPED_TRACE(threads);
-    expect_right(random, load_on_host(random, {512 * kMiB, threads, 0}));
+    expect_right(random, load_on_host(random, {.threads = threads}));
+  }
+}
+
+TEST(Loader, GivesTheSameByEveryWayOfReading) {
+  const RandomLoad random(78);
+  for (const ReadMethod method : {ReadMethod::kPread, ReadMethod::kMmap, ReadMethod::kDirect}) {
+    SCOPED_TRACE(read_method_name(method));
+    expect_right(random, load_on_host(random, {.method = method}));
   }
 }
 
 TEST(Loader, WorksInTheSmallestRingAndSaysWhatThatIs) {
   const RandomLoad random(5);
-  expect_right(random, load_on_host(random, {128 * kKiB, 16, 0}));
+  expect_right(random, load_on_host(random, {.ring_bytes = 128 * kKiB, .threads = 16}));
   const std::string text = error_of(
-      [&] {
-        load_on_host(random, {128 * kKiB - 1, 1, 0});
-      },
-      Errc::kUsage);
+      [&] { load_on_host(random, {.ring_bytes = 128 * kKiB - 1, .threads = 1}); }, Errc::kUsage);
   EXPECT_THAT(text, HasSubstr("--ring-bytes"));
   EXPECT_THAT(text, HasSubstr("128.00 KiB"));
 }

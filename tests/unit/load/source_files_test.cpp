@@ -21,10 +21,10 @@ class SourceFilesTest : public testing::Test {
     checkpoint_.directory = directory_.path();
     checkpoint_.files.push_back(test::describe_file(directory_, "w.safetensors"));
   }
-  SourceFiles open() const {
+  SourceFiles open(std::optional<ReadMethod> method = std::nullopt) const {
     CopyOp op;
     op.row_bytes = 1;
-    return {checkpoint_, {op}};
+    return {checkpoint_, {op}, method};
   }
 
   test::TempDir directory_;
@@ -32,8 +32,39 @@ class SourceFilesTest : public testing::Test {
   std::string bytes_;
 };
 
-TEST_F(SourceFilesTest, SaysWhatIsMissingWhenAFileIsTruncatedWhileItIsRead) {
-  SourceFiles files = open();
+class EveryReadMethod : public SourceFilesTest, public testing::WithParamInterface<ReadMethod> {};
+
+TEST_P(EveryReadMethod, GivesTheFilesBytesAtAnyOffsetAndLength) {
+  SourceFiles files = open(GetParam());
+  for (const std::uint64_t offset : {0, 1, 511, 4095, 4096, 50001, 99990}) {
+    for (const std::uint64_t bytes : {0, 1, 10, 4097, 49999}) {
+      if (offset + bytes > bytes_.size()) continue;
+      SCOPED_TRACE(testing::Message() << offset << " + " << bytes);
+      std::vector<std::byte> out(bytes);
+      files.read(0, offset, out);
+      EXPECT_EQ(std::string(reinterpret_cast<const char*>(out.data()), bytes),
+                bytes_.substr(offset, bytes));
+    }
+  }
+}
+
+TEST_P(EveryReadMethod, ReadsLargeUnalignedRangesToTheLastByte) {
+  std::string large;
+  for (std::size_t i = 0; i < 3'000'001; ++i) large += static_cast<char>(i * 40503U >> 7);
+  directory_.write("w.safetensors", large);
+  checkpoint_.files[0] = test::describe_file(directory_, "w.safetensors");
+  SourceFiles files = open(GetParam());
+  for (const std::uint64_t offset : {0, 3, 4096, 999'999}) {
+    std::vector<std::byte> out(large.size() - offset);
+    files.read(0, offset, out);
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(out.data()), out.size()),
+              large.substr(offset))
+        << offset;
+  }
+}
+
+TEST_P(EveryReadMethod, SaysWhatIsMissingWhenAFileIsTruncatedWhileItIsRead) {
+  SourceFiles files = open(GetParam());
   directory_.truncate("w.safetensors", 5000);
   std::vector<std::byte> out(2000);
   EXPECT_NO_THROW(files.read(0, 3000, out));
@@ -46,6 +77,21 @@ TEST_F(SourceFilesTest, SaysWhatIsMissingWhenAFileIsTruncatedWhileItIsRead) {
                                     HasSubstr("1000 bytes short"), HasSubstr("truncated")));
   }
 }
+
+TEST_P(EveryReadMethod, SurvivesTheLossOfWholePagesThatWereMapped) {
+  SourceFiles files = open(GetParam());
+  std::vector<std::byte> out(1000);
+  EXPECT_NO_THROW(files.read(0, 90000, out));
+  directory_.truncate("w.safetensors", 100);
+  EXPECT_THROW(files.read(0, 90000, out), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryReadMethod,
+                         testing::Values(ReadMethod::kPread, ReadMethod::kMmap,
+                                         ReadMethod::kDirect),
+                         [](const auto& method) {
+                           return std::string(read_method_name(method.param));
+                         });
 
 TEST_F(SourceFilesTest, NoticesAWriteThatKeepsTheSize) {
   const SourceFiles files = open();

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace preload {
+
+// How bytes come from a file into a buffer.
+enum class ReadMethod : std::uint8_t {
+  kPread,   // through the page cache by a system call
+  kMmap,    // copied out of a mapping of the page cache; never on network file systems
+  kDirect,  // O_DIRECT past the page cache; where the file system refuses, buffered
+};
+
+std::string_view read_method_name(ReadMethod method) noexcept;  // "pread", "mmap", "direct"
+std::optional<ReadMethod> read_method_from_name(std::string_view name) noexcept;
+
+}  // namespace preload
