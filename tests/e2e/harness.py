@@ -31,7 +31,7 @@ SANITIZED = bool(os.environ.get("PRELOAD_TEST_SANITIZED"))
 CLIENT_LD_PRELOAD = os.environ.get("PRELOAD_TEST_CLIENT_LD_PRELOAD")
 READY_S = 120  # sanitizers on a busy machine
 COMMAND_S = 120
-LAUNCHER_VARIABLES = ("OMPI_", "PMIX_", "PMI_", "SLURM_", "PRELOAD_SOCKET_DIR")
+LAUNCHER_VARIABLES = ("OMPI_COMM_", "OMPI_UNIVERSE_", "PMIX_", "PMI_", "SLURM_", "PRELOAD_SOCKET_DIR")
 
 needs_mpi = unittest.skipUnless(MPIRUN, "this build has no MPI")
 

@@ -256,6 +256,9 @@ TEST(Robustness, AClientThatTakesNoAnswerDelaysNobody) {
 }
 
 TEST(Robustness, MemoryStaysConstantUnderGarbage) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer keeps freed memory: the resident size says nothing";
+#endif
   LiveServer live;
   live.start();
   const std::string garbage = frame_bytes(Type::kAttach, std::string(1 << 16, '['), 1 << 16);
