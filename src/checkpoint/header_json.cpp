@@ -3,7 +3,6 @@
 
 #include <unordered_set>
 
-#include "checkpoint/dims.hpp"
 #include "checkpoint/json_events.hpp"
 
 namespace preload {
@@ -23,7 +22,7 @@ class HeaderReader final : public JsonHandler {
       if (!object) problem("the header is a JSON array, not an object");
     } else if (depth_ == 2) {
       open_entry(object);
-    } else if (depth_ == 3 && !metadata_ && !object && list() != nullptr) {
+    } else if (depth_ == 3 && !metadata_ && !object && is_list(field_)) {
       seen_ |= bit(field_);
     } else {
       wrong_value();
@@ -37,11 +36,10 @@ class HeaderReader final : public JsonHandler {
 
   void key(std::string& name) override {
     if (depth_ == 1) {
-      if (!names_.insert(name).second) {
-        problems_.add(file_, name, "is named twice in the header" + std::string(kRemedy));
-      }
       metadata_ = name == "__metadata__";
-      entry_ = HeaderEntry{.name = std::move(name), .dtype = {}, .shape = {}, .data_offsets = {}};
+      entry_ = {};
+      entry_.name = std::move(name);
+      offsets_ = 0;
       seen_ = 0;
       fault_.clear();
     } else if (depth_ == 2 && !metadata_) {
@@ -63,15 +61,18 @@ class HeaderReader final : public JsonHandler {
   }
 
   void number(std::uint64_t value) override {
-    std::vector<std::uint64_t>* numbers = depth_ == 3 && !metadata_ ? list() : nullptr;
-    if (numbers == nullptr) {
+    if (depth_ != 3 || metadata_ || !is_list(field_)) {
       wrong_value();
-    } else if (numbers->size() == Dims::kMax) {
-      // Nothing is kept past what a valid entry can hold.
-      fault(field_ == Field::kShape ? "has more than 8 dimensions, the most that is supported"
-                                    : "has more than two data_offsets");
+    } else if (field_ == Field::kShape) {
+      if (entry_.dimensions < entry_.shape.size()) {
+        entry_.shape[entry_.dimensions++] = value;
+      } else {
+        fault("has more than 8 dimensions, the most that is supported");
+      }
+    } else if (offsets_ < entry_.data_offsets.size()) {
+      entry_.data_offsets[offsets_++] = value;
     } else {
-      numbers->push_back(value);
+      fault("has data_offsets that are not two numbers");
     }
   }
 
@@ -90,11 +91,7 @@ class HeaderReader final : public JsonHandler {
     return Field::kUnknown;
   }
 
-  std::vector<std::uint64_t>* list() {
-    if (field_ == Field::kShape) return &entry_.shape;
-    if (field_ == Field::kOffsets) return &entry_.data_offsets;
-    return nullptr;
-  }
+  static bool is_list(Field field) { return field == Field::kShape || field == Field::kOffsets; }
 
   void problem(std::string text) { problems_.add(file_, text + std::string(kRemedy)); }
   void fault(std::string text) {
@@ -141,7 +138,7 @@ class HeaderReader final : public JsonHandler {
     for (const Field field : {Field::kDType, Field::kShape, Field::kOffsets}) {
       if ((seen_ & bit(field)) == 0) fault("lacks its dtype, shape or data_offsets");
     }
-    if (fault_.empty() && entry_.data_offsets.size() != 2) {
+    if (fault_.empty() && offsets_ != entry_.data_offsets.size()) {
       fault("has data_offsets that are not two numbers");
     }
     if (fault_.empty()) {
@@ -162,9 +159,20 @@ class HeaderReader final : public JsonHandler {
   unsigned seen_ = 0;
   std::string fault_;
   HeaderEntry entry_;
+  std::size_t offsets_ = 0;
   std::vector<HeaderEntry> entries_;
-  std::unordered_set<std::string> names_;
 };
+
+void check_names(std::string_view file, const std::vector<HeaderEntry>& entries,
+                 Problems& problems) {
+  std::unordered_set<std::string_view> names;
+  names.reserve(entries.size());
+  for (const HeaderEntry& entry : entries) {
+    if (!names.insert(entry.name).second) {
+      problems.add(file, entry.name, "is named twice in the header" + std::string(kRemedy));
+    }
+  }
+}
 
 }  // namespace
 
@@ -176,7 +184,9 @@ std::vector<HeaderEntry> parse_header_json(std::string_view file, std::string_vi
                            "): the file is damaged or no safetensors file; download it again");
     return {};
   }
-  return reader.take();
+  std::vector<HeaderEntry> entries = reader.take();
+  check_names(file, entries, problems);
+  return entries;
 }
 
 }  // namespace preload

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/dims.hpp"
 #include "checkpoint/problems.hpp"
 
 namespace preload {
@@ -15,8 +18,9 @@ namespace preload {
 struct HeaderEntry {
   std::string name;
   std::string dtype;
-  std::vector<std::uint64_t> shape;
-  std::vector<std::uint64_t> data_offsets;
+  std::array<std::uint64_t, Dims::kMax> shape{};
+  std::size_t dimensions = 0;
+  std::array<std::uint64_t, 2> data_offsets{};
 };
 
 // Reads the JSON of a header. Syntax errors (with their position), duplicate names and fields of

@@ -3,39 +3,50 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/error.hpp"
 
 namespace preload {
 
 namespace {
 
+constexpr std::size_t kMaxLines = 10'000;
 constexpr std::size_t kLinesPerFile = 50;
 constexpr std::size_t kQuotedBytes = 240;
 
 }  // namespace
 
 void Problems::add(std::string_view file, std::string_view text) {
-  lines_.push_back(fmt::format("{}: {}", file, text));
+  add_line(fmt::format("{}: {}", file, text));
 }
 
 void Problems::add(std::string_view file, std::string_view tensor, std::string_view text) {
-  lines_.push_back(fmt::format("{}: tensor {} {}", file, quote(tensor), text));
+  add_line(fmt::format("{}: tensor {} {}", file, quote(tensor), text));
+}
+
+void Problems::add_line(std::string line) {
+  if (lines_.size() < kMaxLines) {
+    lines_.push_back(std::move(line));
+  } else {
+    ++unkept_;
+  }
 }
 
 void Problems::merge(std::string_view file, const Problems& of_file) {
+  const std::size_t all = of_file.lines_.size() + of_file.unkept_;
   const std::size_t kept = std::min(of_file.lines_.size(), kLinesPerFile);
-  lines_.insert(lines_.end(), of_file.lines_.begin(),
-                of_file.lines_.begin() + static_cast<std::ptrdiff_t>(kept));
-  if (kept < of_file.lines_.size()) {
-    add(file, fmt::format("and {} more problems like these", of_file.lines_.size() - kept));
-  }
+  for (std::size_t i = 0; i < kept; ++i) add_line(of_file.lines_[i]);
+  if (kept < all) add(file, fmt::format("and {} more problems like these", all - kept));
 }
 
 void Problems::throw_if_any(std::string_view checkpoint) const {
   if (lines_.empty()) return;
   std::string text = fmt::format("checkpoint {} is refused, {} problem{}:", checkpoint,
-                                 lines_.size(), lines_.size() == 1 ? "" : "s");
+                                 lines_.size() + unkept_, lines_.size() == 1 ? "" : "s");
   for (const std::string& line : lines_) text += "\n  " + line;
+  if (unkept_ > 0) text += fmt::format("\n  and {} more", unkept_);
   throw Error(Errc::kCheckpoint, std::move(text));
 }
 

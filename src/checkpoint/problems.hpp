@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,12 +17,15 @@ class Problems {
   // Takes over the lines about one file; past a few dozen they say nothing new and are counted.
   void merge(std::string_view file, const Problems& of_file);
 
-  bool empty() const noexcept { return lines_.empty(); }
+  bool empty() const noexcept { return lines_.empty(); }  // no line is counted before one is kept
   // Throws Error(kCheckpoint) with every line when there is one.
   void throw_if_any(std::string_view checkpoint) const;
 
  private:
+  void add_line(std::string line);
+
   std::vector<std::string> lines_;
+  std::size_t unkept_ = 0;  // past the limit: a hostile file has millions
 };
 
 // Untrusted text for a message: in double quotes, control characters escaped, cut when very long.

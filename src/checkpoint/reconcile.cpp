@@ -29,6 +29,31 @@ Holders holders_of(const std::vector<WeightFile>& files) {
   return holders;
 }
 
+// The usual case, decided without tables: every header's tensors are those that the index places in
+// its file.
+bool agrees(const ShardIndex& index, const std::vector<WeightFile>& files) {
+  std::size_t count = 0;
+  for (const WeightFile& file : files) {
+    for (const SourceTensor& tensor : file.tensors) {
+      const std::string* named = index.file_of(tensor.name);
+      if (named == nullptr || *named != file.file.name) return false;
+    }
+    count += file.tensors.size();
+  }
+  return count == index.entries.size();
+}
+
+bool any_name_twice(const std::vector<WeightFile>& files) {
+  std::size_t count = 0;
+  for (const WeightFile& file : files) count += file.tensors.size();
+  std::unordered_set<std::string_view> names;
+  names.reserve(count);
+  for (const WeightFile& file : files) {
+    for (const SourceTensor& tensor : file.tensors) names.insert(tensor.name);
+  }
+  return names.size() != count;
+}
+
 // True when both hold the same bytes.
 bool same_payload(int directory, const std::string& file_a, const SourceTensor& a,
                   const std::string& file_b, const SourceTensor& b, Problems& problems) {
@@ -58,10 +83,10 @@ struct Copy {
 // The copy to keep: where the index says, else the first.
 std::size_t kept_copy(const ShardIndex* index, const std::vector<Copy>& copies) {
   if (index == nullptr) return 0;
-  const auto named = index->weight_map.find(copies.front().stored().name);
-  if (named == index->weight_map.end()) return 0;
+  const std::string* named = index->file_of(copies.front().stored().name);
+  if (named == nullptr) return 0;
   for (std::size_t i = 0; i < copies.size(); ++i) {
-    if (copies[i].file->file.name == named->second) return i;
+    if (copies[i].file->file.name == *named) return i;
   }
   return 0;
 }
@@ -80,10 +105,11 @@ std::string difference(int directory, const Copy& a, const Copy& b, Problems& pr
 
 void check_index(const ShardIndex& index, const std::vector<WeightFile>& files, bool rebuild_index,
                  std::vector<std::string>& warnings, Problems& problems) {
+  if (agrees(index, files)) return;
   const Holders holders = holders_of(files);
   std::map<std::string_view, std::vector<std::string>> absent;  // by the file that should hold them
   std::vector<std::string> stale;
-  for (const auto& [tensor, file] : index.weight_map) {
+  for (const auto& [tensor, file] : index.entries) {
     const auto held = holders.find(tensor);
     if (held == holders.end()) {
       absent[file].push_back(tensor);
@@ -94,7 +120,7 @@ void check_index(const ShardIndex& index, const std::vector<WeightFile>& files, 
   }
   for (const WeightFile& file : files) {
     for (const SourceTensor& tensor : file.tensors) {
-      if (!index.weight_map.contains(tensor.name)) {
+      if (index.file_of(tensor.name) == nullptr) {
         stale.push_back(
             fmt::format("{} in {} is not in the index", quote(tensor.name), file.file.name));
       }
@@ -127,12 +153,14 @@ void check_index(const ShardIndex& index, const std::vector<WeightFile>& files, 
 
 bool hold_everything(const ShardIndex& index, const std::vector<WeightFile>& files) {
   const Holders holders = holders_of(files);
-  return std::all_of(index.weight_map.begin(), index.weight_map.end(),
-                     [&](const auto& entry) { return holders.contains(entry.first); });
+  return std::ranges::all_of(index.entries, [&](const ShardIndex::Entry& entry) {
+    return holders.contains(entry.tensor);
+  });
 }
 
 void drop_duplicates(int directory, const ShardIndex* index, std::vector<WeightFile>& files,
                      std::vector<std::string>& warnings, Problems& problems) {
+  if (!any_name_twice(files)) return;
   std::unordered_map<std::string_view, std::vector<Copy>> by_name;
   for (WeightFile& file : files) {
     for (std::size_t i = 0; i < file.tensors.size(); ++i) {
@@ -143,7 +171,6 @@ void drop_duplicates(int directory, const ShardIndex* index, std::vector<WeightF
   for (auto& [name, copies] : by_name) {
     if (copies.size() > 1) several.emplace(name, std::move(copies));
   }
-  if (several.empty()) return;
 
   std::vector<std::string> equal;
   std::map<WeightFile*, std::unordered_set<std::size_t>> dropped;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <span>
 #include <tuple>
 
 #include "base/bytes.hpp"
@@ -40,7 +41,7 @@ std::optional<std::uint64_t> tensor_bytes(const Dims& shape, DType dtype) {
 }
 
 // Checks one entry alone. Offsets stay relative to the data.
-std::optional<SourceTensor> check_entry(std::string_view file, const HeaderEntry& entry,
+std::optional<SourceTensor> check_entry(std::string_view file, HeaderEntry& entry,
                                         Problems& problems) {
   const auto refuse = [&](const std::string& what) {
     problems.add(file, entry.name, fmt::format("{}; {}", what, kDamaged));
@@ -55,7 +56,7 @@ std::optional<SourceTensor> check_entry(std::string_view file, const HeaderEntry
                              quote(entry.dtype)));
     return std::nullopt;
   }
-  for (const std::uint64_t extent : entry.shape) {
+  for (const std::uint64_t extent : std::span(entry.shape).first(entry.dimensions)) {
     if (extent > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
       return refuse(fmt::format("has an extent of {}", extent));
     }
@@ -76,7 +77,7 @@ std::optional<SourceTensor> check_entry(std::string_view file, const HeaderEntry
                               begin, end, end - begin, entry.dtype, to_string(tensor.shape),
                               *bytes));
   }
-  tensor.name = entry.name;
+  tensor.name = std::move(entry.name);
   tensor.dtype = *dtype;
   tensor.offset = begin;
   tensor.bytes = *bytes;
@@ -133,10 +134,10 @@ void check_length(std::string_view file, const std::vector<SourceTensor>& tensor
 
 std::vector<SourceTensor> read_safetensors_header(std::string_view file, std::string_view json,
                                                   std::uint64_t file_bytes, Problems& problems) {
-  const std::vector<HeaderEntry> entries = parse_header_json(file, json, problems);
+  std::vector<HeaderEntry> entries = parse_header_json(file, json, problems);
   std::vector<SourceTensor> tensors;
   tensors.reserve(entries.size());
-  for (const HeaderEntry& entry : entries) {
+  for (HeaderEntry& entry : entries) {
     if (auto tensor = check_entry(file, entry, problems)) tensors.push_back(std::move(*tensor));
   }
   std::stable_sort(tensors.begin(), tensors.end(),

@@ -32,10 +32,7 @@ class IndexReader final : public JsonHandler {
   }
   void string(std::string& value) override {
     if (depth_ != 2 || !in_map_) return;
-    const auto [at, inserted] = index_.weight_map.emplace(tensor_, std::move(value));
-    if (!inserted) {
-      problems_.add(kIndexName, tensor_, fmt::format("is named twice; {}", kRemedy));
-    }
+    index_.entries.push_back({std::move(tensor_), std::move(value)});
   }
   void number(std::uint64_t) override { other(); }
   void other() override {
@@ -74,9 +71,14 @@ std::string_view name_fault(std::string_view name) {
 
 }  // namespace
 
+const std::string* ShardIndex::file_of(std::string_view tensor) const {
+  const auto at = std::ranges::lower_bound(entries, tensor, {}, &Entry::tensor);
+  return at != entries.end() && at->tensor == tensor ? &at->file : nullptr;
+}
+
 std::vector<std::string> ShardIndex::files() const {
-  std::set<std::string> names;
-  for (const auto& [tensor, file] : weight_map) names.insert(file);
+  std::set<std::string_view> names;
+  for (const Entry& entry : entries) names.insert(entry.file);
   return {names.begin(), names.end()};
 }
 
@@ -89,8 +91,14 @@ std::optional<ShardIndex> parse_shard_index(std::string_view json, Problems& pro
     found.add(kIndexName, fmt::format("is no valid JSON ({}); {}", *error, kRemedy));
   } else if (!reader.has_map()) {
     found.add(kIndexName, fmt::format("has no \"weight_map\" object; {}", kRemedy));
-  } else if (index.weight_map.empty() && found.empty()) {
+  } else if (index.entries.empty() && found.empty()) {
     found.add(kIndexName, fmt::format("names no tensor; {}", kRemedy));
+  }
+  std::ranges::stable_sort(index.entries, {}, &ShardIndex::Entry::tensor);
+  for (std::size_t i = 1; i < index.entries.size(); ++i) {
+    if (index.entries[i].tensor == index.entries[i - 1].tensor) {
+      found.add(kIndexName, index.entries[i].tensor, fmt::format("is named twice; {}", kRemedy));
+    }
   }
   for (const std::string& file : index.files()) {
     if (const std::string_view fault = name_fault(file); !fault.empty()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,8 +14,14 @@ inline constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
 // model.safetensors.index.json: which file each tensor is said to be in.
 struct ShardIndex {
-  std::map<std::string, std::string, std::less<>> weight_map;  // tensor → file
-  std::vector<std::string> files() const;                      // sorted, each once
+  struct Entry {
+    std::string tensor;
+    std::string file;
+  };
+  std::vector<Entry> entries;  // sorted by tensor, each once
+
+  const std::string* file_of(std::string_view tensor) const;  // nullptr when it is not named
+  std::vector<std::string> files() const;                     // sorted, each once
 };
 
 // Nothing when it is malformed (with the position), names a tensor twice, or names a file outside

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -19,6 +20,8 @@ unsigned element_bits(std::string_view dtype) {
   if (dtype == "F64" || dtype == "I64" || dtype == "U64" || dtype == "C64") return 64;
   throw std::invalid_argument("no such dtype: " + std::string(dtype));
 }
+
+std::string in_json(const std::string& text) { return nlohmann::json(text).dump(); }
 
 }  // namespace
 
@@ -43,18 +46,18 @@ StoredTensor stored(std::string name, std::string dtype, std::vector<std::int64_
 }
 
 std::string safetensors_file(const std::vector<StoredTensor>& tensors) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  header["__metadata__"] = {{"format", "pt"}};
+  // Written as text: the JSON library's ordered object takes quadratic time.
+  std::string header = R"({"__metadata__":{"format":"pt"})";
   std::string data;
   for (const StoredTensor& tensor : tensors) {
-    header[tensor.name] = {{"dtype", tensor.dtype},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {data.size(), data.size() + tensor.bytes.size()}}};
+    header += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                          in_json(tensor.name), tensor.dtype, fmt::join(tensor.shape, ","),
+                          data.size(), data.size() + tensor.bytes.size());
     data += tensor.bytes;
   }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  return raw_safetensors(text, data);
+  header += '}';
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  return raw_safetensors(header, data);
 }
 
 std::string raw_safetensors(std::string_view header, std::string_view data) {
@@ -84,7 +87,7 @@ std::string shard_name(std::size_t shard, std::size_t shards) {
 }
 
 std::string index_json(const std::vector<std::vector<StoredTensor>>& shards) {
-  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  std::map<std::string, std::string> map;  // a tensor in several shards: the last one is named
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     for (const StoredTensor& tensor : shards[i]) {
@@ -92,7 +95,7 @@ std::string index_json(const std::vector<std::vector<StoredTensor>>& shards) {
       total += tensor.bytes.size();
     }
   }
-  nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+  const nlohmann::json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
   return index.dump(1);
 }
 
