@@ -114,7 +114,10 @@ CpuBinding::CpuBinding(const std::string& device) {
     return;
   }
   before_ = *bound;
-  const CpuSet node = node_cpus(device);
+  CpuSet node = node_cpus(device);
+  // A container without /sys does not say: ask for all, and the kernel gives what is there.
+  const bool known = !node.empty();
+  for (int cpu = 0; !known && cpu < static_cast<int>(kSets * CPU_SETSIZE); ++cpu) node.insert(cpu);
   if (std::includes(before_.begin(), before_.end(), node.begin(), node.end())) {
     account_ = fmt::format("CPU binding left as it is: {} CPUs", before_.size());
     return;
@@ -127,6 +130,10 @@ CpuBinding::CpuBinding(const std::string& device) {
   const std::string refusal = done ? "the cgroup allows no more" : errno_text(errno);
   const auto after = affinity();
   widened_ = done && after && after->size() > before_.size();
+  if (!known && !widened_) {
+    account_ = fmt::format("CPU binding left as it is: {} CPUs", before_.size());
+    return;
+  }
   account_ = widened_ ? fmt::format("CPU binding widened from {} to {} CPUs while loading",
                                     before_.size(), after->size())
                       : fmt::format(

@@ -63,7 +63,8 @@ class Install(unittest.TestCase):
 
     def test_find_package(self):
         build = self.root / "cmake-build"
-        run("cmake", "-S", SOURCE / "examples", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        prefix = f"-DCMAKE_PREFIX_PATH={self.prefix}"
+        run("cmake", "-G", "Ninja", "-S", SOURCE / "examples", "-B", build, prefix)
         run("cmake", "--build", build)
         for example in ("attach_c", "attach_cpp"):
             self.check_example(build / example, {})

@@ -122,7 +122,7 @@ TEST_F(ClientLease, AFailedAttachLeavesNothingBehind) {
   while (open_fds() > fds && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_EQ(open_fds(), fds);
+  EXPECT_LE(open_fds(), fds);  // the first attach's connection may have been open when counted
   EXPECT_EQ(mappings_of_slabs(), mappings);
   EXPECT_EQ(server_->leases(), 0U);
 }
@@ -137,7 +137,7 @@ TEST_F(ClientLease, ManyAttachesLeaveNothingBehind) {
   while (open_fds() > fds && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_EQ(open_fds(), fds);
+  EXPECT_LE(open_fds(), fds);  // the first attach's connection may have been open when counted
   EXPECT_EQ(mappings_of_slabs(), 0U);
 }
 
