@@ -170,8 +170,9 @@ int RankJob::conclude(const ServeEnd& end) {
     case ServeEnd::Cause::kSignal: {
       const JobFailure verdict = supervision_.fail(end.status, end.text);
       leave_tombstone(verdict, code_of_status(verdict.status));
-      let_launcher_see(verdict);
+      // Said before the wait: the launcher may kill this rank meanwhile.
       if (verdict.rank == launch_.coords.global) log::warn(end.text);
+      let_launcher_see(verdict);
       return verdict.status;
     }
     case ServeEnd::Cause::kFailure:
