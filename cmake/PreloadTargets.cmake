@@ -12,9 +12,10 @@ target_compile_options(preload_options INTERFACE
   $<$<AND:$<BOOL:${PRELOAD_WERROR}>,$<COMPILE_LANGUAGE:C,CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-error=maybe-uninitialized>
   $<$<AND:$<BOOL:${PRELOAD_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings -Xcompiler=-Werror>)
 if(PRELOAD_SANITIZE)
-  # GCC loses track of what is initialised in code that a sanitizer has instrumented.
+  # GCC loses track of what is initialised, and how long, in code that a sanitizer has instrumented.
   target_compile_options(preload_options INTERFACE
     $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${PRELOAD_SANITIZE} -fno-sanitize-recover=all
-      -fno-omit-frame-pointer $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>>)
+      -fno-omit-frame-pointer
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow>>)
   target_link_options(preload_options INTERFACE -fsanitize=${PRELOAD_SANITIZE})
 endif()

@@ -82,7 +82,6 @@ LoadResult load(const LoadPlan& plan, const CopyProgram& program, const Checkpoi
   result.source = std::move(sums.source);
   result.bytes_read = job.files.bytes_read();
   result.method = job.files.main_method();
-  result.hot = job.files.hot();
   const std::chrono::duration<double> setup = job.first_read - start;
   const std::chrono::duration<double> reading = std::chrono::steady_clock::now() - job.first_read;
   result.setup_seconds = setup.count();

@@ -41,7 +41,6 @@ struct LoadResult {
   double setup_seconds = 0;      // host buffers, pinning, fills: before the first read
   double seconds = 0;            // first read to last byte hashed
   ReadMethod method = ReadMethod::kPread;  // how most bytes were read
-  bool hot = false;                        // all files were in the page cache
 };
 
 // Executes `plan` into `memory`, fresh from allocate_slabs. Throws Error(kCheckpoint) naming file

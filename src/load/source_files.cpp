@@ -69,17 +69,17 @@ SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>
 
 void SourceFiles::settle_method(Open& open, std::optional<ReadMethod> wanted) {
   const FileSystemKind kind = file_system_kind(open.fd.get());
-  const bool hot =
-      kind == FileSystemKind::kMemory || is_in_page_cache(open.fd.get(), open.file->bytes);
-  hot_ = hot_ && hot;
-  const bool may_map = kind != FileSystemKind::kNetwork && open.file->bytes > 0;
-  if (wanted == ReadMethod::kMmap && !may_map) {
+  if (wanted == ReadMethod::kMmap && kind == FileSystemKind::kNetwork) {
     log::warn(
         fmt::format("{} is on a network file system: read by pread, never mapped", open.shown));
     wanted = ReadMethod::kPread;
   }
-  const bool cached = hot || kind == FileSystemKind::kNetwork;
-  open.method = wanted.value_or(cached ? ReadMethod::kPread : ReadMethod::kDirect);
+  if (!wanted) {
+    const bool cached =
+        kind != FileSystemKind::kLocal || is_in_page_cache(open.fd.get(), open.file->bytes);
+    wanted = cached ? ReadMethod::kPread : ReadMethod::kDirect;
+  }
+  open.method = *wanted;
   if (open.method == ReadMethod::kMmap) {
     open.mapping = MappedFile(open.fd.get(), open.file->bytes);
   }
@@ -95,6 +95,12 @@ void SourceFiles::open_direct(Open& open, const std::string& path) {
   open.alignment = direct_alignment(raw);
 }
 
+std::uint64_t SourceFiles::bytes_read() const noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& bytes : bytes_by_) sum += bytes.load(std::memory_order_relaxed);
+  return sum;
+}
+
 ReadMethod SourceFiles::main_method() const noexcept {
   std::size_t most = 0;
   for (std::size_t i = 1; i < bytes_by_.size(); ++i) {
@@ -104,11 +110,11 @@ ReadMethod SourceFiles::main_method() const noexcept {
 }
 
 void SourceFiles::read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out) {
+  if (out.empty()) return;  // nothing to read, and perhaps no address to read it to
   const Open& open = files_[file];
   ReadMethod method = open.method;
   if (method == ReadMethod::kDirect && out.size() < kLeastDirectBytes) method = ReadMethod::kPread;
   const std::size_t got = read_by(method, open, offset, out);
-  bytes_read_.fetch_add(got, std::memory_order_relaxed);
   bytes_by_[static_cast<std::size_t>(method)].fetch_add(got, std::memory_order_relaxed);
   if (got == out.size()) return;
   throw Error(

@@ -32,10 +32,8 @@ class SourceFiles {
   void read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out);
   // Throws Error(kCheckpoint) naming a file that changed since its headers were read.
   void check_unchanged() const;
-  std::uint64_t bytes_read() const noexcept { return bytes_read_.load(std::memory_order_relaxed); }
-  // How most bytes were read, and whether they were in the page cache.
-  ReadMethod main_method() const noexcept;
-  bool hot() const noexcept { return hot_; }
+  std::uint64_t bytes_read() const noexcept;
+  ReadMethod main_method() const noexcept;  // how most bytes were read
 
  private:
   struct Open {
@@ -54,9 +52,7 @@ class SourceFiles {
   std::size_t read_direct(const Open& open, std::uint64_t offset, std::span<std::byte> out);
 
   std::vector<Open> files_;  // by the checkpoint's index; without fd when not needed
-  bool hot_ = true;
   std::atomic<bool> direct_refused_{false};
-  std::atomic<std::uint64_t> bytes_read_{0};
   std::array<std::atomic<std::uint64_t>, 3> bytes_by_{};  // by ReadMethod
 };
 
