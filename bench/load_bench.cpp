@@ -96,7 +96,7 @@ Times load_once(const Options& options, const LoadPlan& plan, const CopyProgram&
   LoadProgress progress;
   const Cancel cancel;
   const LoadResult result =
-      load(plan, program, checkpoint, *memory, options.load, progress, cancel);
+      load_alone(plan, program, checkpoint, *memory, options.load, progress, cancel);
   return {result.seconds, result.setup_seconds, result.method};
 }
 

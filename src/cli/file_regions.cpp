@@ -50,7 +50,9 @@ Hash128 hash_part(const CopyOp& op, const Region& part, const std::byte* bytes) 
 std::vector<Hash128> hash_file_regions(const Checkpoint& checkpoint, const std::vector<CopyOp>& ops,
                                        int threads) {
   const client::RegionPieces cut = client::cut_into_pieces(regions_of(ops));
-  SourceFiles files(checkpoint, ops);
+  std::vector<std::uint32_t> needed;
+  for (const CopyOp& op : ops) needed.push_back(op.file);
+  SourceFiles files(checkpoint, needed);
   std::vector<Hash128> sums(ops.size());
   std::mutex mutex;
   std::atomic<std::size_t> next{0};

@@ -37,6 +37,9 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"reader", "", "HOW", "serve",
      "auto, pread, mmap or direct [auto: pread where the files are in "
      "the page cache or on a network, else direct]"},
+    {"spread", "", "WHEN", "serve plan",
+     "what several ranks of a node need is read once and handed on: auto, always or never [auto: "
+     "where that is faster]"},
     {"reader-threads", "", "N", "serve", "reading threads of a rank [by its CPUs]"},
     {"allow-uid", "", "UID", "serve",
      "user id that may attach besides ours and root; may be repeated", true},

@@ -101,6 +101,11 @@ ModelOptions model_options(const ParsedOptions& options) {
   return model;
 }
 
+Spread spread_option(const ParsedOptions& options) {
+  const auto chosen = options.choice("spread", {"auto", "always", "never"});
+  return chosen ? static_cast<Spread>(*chosen) : Spread::kAuto;
+}
+
 ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   const ParsedOptions options("serve", arguments);
   ServeOptions serve;
@@ -128,6 +133,11 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   if (const auto reader = options.choice("reader", {"auto", "pread", "mmap", "direct"});
       reader && *reader != 0) {
     serve.reader = static_cast<ReadMethod>(*reader - 1);
+  }
+  serve.spread = spread_option(options);
+  if (serve.spread == Spread::kAlways && serve.export_kind == HandleKind::kCudaIpc) {
+    throw Error(Errc::kUsage,
+                "--spread always needs memory that other ranks can write: use --export vmm");
   }
   serve.threads = options.number("reader-threads", 1).value_or(0);
   for (const std::string& uid : options.all("allow-uid")) {

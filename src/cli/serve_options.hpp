@@ -13,6 +13,7 @@
 #include "load/read_method.hpp"
 #include "memory/slab.hpp"
 #include "model/layout.hpp"
+#include "plan/spread_choice.hpp"
 #include "plan/topology.hpp"
 
 namespace preload::cli {
@@ -36,6 +37,7 @@ struct ServeOptions {
   std::string socket_dir;  // "" = the default
   std::uint64_t ring_bytes = 512 * kMiB;
   std::optional<ReadMethod> reader;  // --reader, unset = auto
+  Spread spread = Spread::kAuto;     // --spread
   int threads = 0;                   // --reader-threads, 0 = by the CPUs at hand
   std::vector<unsigned> allow_uids;
   log::Level log_level = log::Level::kInfo;
@@ -44,6 +46,9 @@ struct ServeOptions {
 // What selects bytes and layout, for every command that takes a model. `model` stays empty when it
 // is not given.
 ModelOptions model_options(const ParsedOptions& options);
+
+// --spread, as serve and plan take it.
+Spread spread_option(const ParsedOptions& options);
 
 // Flags, then environment, then defaults; `-` and `_` alike. Throws Error(kUsage) naming the flag.
 ServeOptions parse_serve_options(const std::vector<std::string>& arguments);

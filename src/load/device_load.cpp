@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
+#include <condition_variable>
+#include <mutex>
 
 #include "base/bytes.hpp"
 #include "fill.hpp"
@@ -16,8 +17,12 @@ namespace preload {
 
 namespace {
 
-constexpr int kDepth = 3;  // chunks in flight a thread: one read, one copied, one to spare
-constexpr std::uint64_t kMaxChunkBytes = 4 * kMiB;
+// Copies of this size and more run at the link's speed: between two of them the copy engine rests
+// for some microseconds. Rings of more than some tens of MiB leave the CPU's cache.
+constexpr std::uint64_t kMaxBatchBytes = 16 * kMiB;
+constexpr std::uint64_t kHotChunkBytes = 512 * kKiB;
+constexpr std::uint64_t kColdChunkBytes = 4 * kMiB;  // what disks take well
+constexpr auto kTurn = std::chrono::milliseconds(20);
 
 void check_launch(int result, const char* what) {
   check_cuda(static_cast<cudaError_t>(result), what);
@@ -38,19 +43,19 @@ kernels::Float float_kind(DType dtype) {
   }
 }
 
-// The hashes' accumulators in device memory: per op its source's and its served one, then one per
-// tensor.
+// The hashes' accumulators in device memory: one per block, then one per delivery.
 class DeviceSums {
  public:
-  DeviceSums(std::size_t ops, std::size_t tensors, cudaStream_t stream)
-      : ops_(ops), tensors_(tensors) {
+  DeviceSums(std::size_t blocks, std::size_t deliveries)
+      : blocks_(blocks), deliveries_(deliveries) {
     memory_ = allocate_device(count() * sizeof(Hash128), "allocating the hashes' accumulators");
+  }
+  void clear(cudaStream_t stream) {
     check_cuda(cudaMemsetAsync(memory_.get(), 0, count() * sizeof(Hash128), stream),
                "clearing the hashes' accumulators");
   }
-  std::uint64_t* source(std::size_t op) const noexcept { return at(2 * op); }
-  std::uint64_t* served(std::size_t op) const noexcept { return at(2 * op + 1); }
-  std::uint64_t* after_load(std::size_t tensor) const noexcept { return at(2 * ops_ + tensor); }
+  std::uint64_t* source(std::size_t block) const noexcept { return at(block); }
+  std::uint64_t* served(std::size_t delivery) const noexcept { return at(blocks_ + delivery); }
 
   LoadSums download(cudaStream_t stream) const {
     std::vector<Hash128> all(count());
@@ -58,219 +63,325 @@ class DeviceSums {
                                cudaMemcpyDeviceToHost, stream),
                "reading the hashes");
     check_cuda(cudaStreamSynchronize(stream), "hashing on the GPU");
-    LoadSums sums;
-    for (std::size_t op = 0; op < ops_; ++op) {
-      sums.source.push_back(all[2 * op]);
-      sums.served.push_back(all[2 * op + 1]);
-    }
-    for (std::size_t t = 0; t < tensors_; ++t) sums.after_load.push_back(all[2 * ops_ + t]);
-    return sums;
+    const auto split = all.begin() + static_cast<std::ptrdiff_t>(blocks_);
+    return {{all.begin(), split}, {split, split + static_cast<std::ptrdiff_t>(deliveries_)}};
   }
 
  private:
-  std::size_t count() const noexcept { return 2 * ops_ + tensors_ + 1; }  // never empty
+  std::size_t count() const noexcept { return blocks_ + deliveries_ + 1; }  // never empty
   std::uint64_t* at(std::size_t index) const noexcept {
     return static_cast<std::uint64_t*>(memory_.get()) + 2 * index;
   }
-  std::size_t ops_, tensors_;
+  std::size_t blocks_, deliveries_;
   DeviceMemory memory_;
 };
 static_assert(sizeof(Hash128) == 16, "the accumulators are read as Hash128");
 
-// One thread's part: reads chunks into pinned buffers and queues copies, conversions and hashes on
-// a stream of its own.
-class Worker {
+// A batch's host buffer, and how far its turn has come. The n-th batch that takes it waits until
+// n batches before it have been copied.
+struct Slot {
+  std::span<std::byte> buffer;
+  std::byte* staging = nullptr;  // on the GPU, for what does not go straight to its place
+  Event copied;
+  Event placed;
+  std::atomic<std::uint32_t> to_read{0};  // chunks of the batch that are not read yet
+
+  std::mutex mutex;  // of what follows
+  std::condition_variable changed;
+  std::uint64_t queued = 0;    // batches whose copies are queued
+  std::uint64_t free_for = 0;  // batches that have left the buffer
+};
+
+// Threads fill a batch together; who reads its last chunk queues its copies, which run one after
+// the other on one stream: copies on several streams would cost the copy engine a change of channel
+// each. Placing, handing on and hashing run behind them on another.
+class BatchLoad {
  public:
-  Worker(LoadJob& job, const DeviceSums& sums, const RingShape& shape, std::span<std::byte> share,
-         bool needs_staging)
-      : job_(job), sums_(sums), scratch_(share.last(shape.scratch_bytes)) {
+  BatchLoad(LoadJob& job, const BatchRingShape& shape, std::span<std::byte> ring)
+      : job_(job),
+        shape_(shape),
+        list_(cut_into_chunks(job.work.reads.blocks, shape.chunk_bytes)),
+        batches_(group_chunks(list_, shape.batch_bytes)),
+        slots_(static_cast<std::size_t>(shape.slots)),
+        sums_(job.work.reads.blocks.size(), job.work.reads.deliveries.size()),
+        copies_(make_stream()),
+        places_(make_stream()) {
+    sums_.clear(places_.get());
+    batch_of_.reserve(list_.chunks.size());
+    for (std::uint32_t b = 0; b < batches_.batches.size(); ++b) {
+      batch_of_.insert(batch_of_.end(), batches_.batches[b].count, b);
+      offset_of_.resize(batch_of_.size());
+      std::uint64_t at = 0;
+      for (std::uint32_t c = 0; c < batches_.batches[b].count; ++c) {
+        offset_of_[batches_.batches[b].first + c] = at;
+        at += list_.chunks[batches_.batches[b].first + c].bytes;
+      }
+    }
+    if (needs_staging()) {
+      staging_ = allocate_device(slots_.size() * shape.batch_bytes,
+                                 "allocating the loader's staging area");
+    }
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      slots_[i] = {share.subspan(i * shape.chunk_bytes, shape.chunk_bytes), make_event()};
+      slots_[i].buffer = ring.subspan(i * shape.batch_bytes, shape.batch_bytes);
+      if (staging_) {
+        slots_[i].staging = static_cast<std::byte*>(staging_.get()) + i * shape.batch_bytes;
+      }
+      slots_[i].copied = make_event();
+      slots_[i].placed = make_event();
+      if (i < batches_.batches.size()) slots_[i].to_read = batches_.batches[i].count;
     }
-    if (needs_staging) {
-      staging_ = allocate_device(shape.chunk_bytes, "allocating the loader's staging area");
-    }
-    stream_ = make_stream();
-    hash_stream_ = make_stream();
+    scratch_ = ring.subspan(slots_.size() * shape.batch_bytes);
   }
 
-  void run(const std::atomic<bool>& stop) {
-    std::size_t turn = 0;
+  // One of the threads.
+  void run(int index, const std::atomic<bool>& stop) {
+    const auto scratch =
+        scratch_.subspan(static_cast<unsigned>(index) * shape_.scratch_bytes, shape_.scratch_bytes);
     while (!stop.load(std::memory_order_relaxed)) {
-      job_.cancel.check();
-      const Chunk* const chunk = job_.next_chunk();
-      if (chunk == nullptr) break;
-      Slot& slot = slots_[turn++ % slots_.size()];
-      // An event that was never recorded is complete.
-      check_cuda(cudaEventSynchronize(slot.done.get()), "waiting for a copy to the GPU");
-      read(*chunk, slot.buffer);
-      queue(*chunk, slot.buffer);
-      check_cuda(cudaEventRecord(slot.done.get(), stream_.get()), "marking a copy to the GPU");
-      queue_hashes(*chunk, slot.done.get());
-      job_.progress.bytes.fetch_add(chunk->bytes, std::memory_order_relaxed);
+      const std::size_t chunk = job_.next_chunk();
+      if (chunk >= list_.chunks.size()) return;
+      const std::uint32_t batch = batch_of_[chunk];
+      Slot& slot = slots_[batch % slots_.size()];
+      if (!wait_for_turn(slot, batch, stop)) return;
+      read(list_.chunks[chunk], slot.buffer.subspan(offset_of_[chunk]), scratch);
+      if (slot.to_read.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        queue(batches_.batches[batch], slot);
+      }
     }
-    check_cuda(cudaStreamSynchronize(stream_.get()), "copying to the GPU");
-    check_cuda(cudaStreamSynchronize(hash_stream_.get()), "hashing on the GPU");
   }
+
+  LoadSums finish() {
+    check_cuda(cudaStreamSynchronize(copies_.get()), "copying to the GPU");
+    return sums_.download(places_.get());
+  }
+
+  std::size_t chunks() const noexcept { return list_.chunks.size(); }
+  cudaStream_t stream() const noexcept { return copies_.get(); }
 
  private:
-  struct Slot {
-    std::span<std::byte> buffer;
-    Event done;
-  };
-
-  const Piece& piece(std::uint32_t index) const { return job_.list.pieces[index]; }
+  // False when the load was stopped meanwhile.
+  bool wait_for_turn(Slot& slot, std::uint32_t batch, const std::atomic<bool>& stop) {
+    const std::uint64_t turn = batch / slots_.size();
+    std::unique_lock lock(slot.mutex);
+    while (slot.queued < turn) {
+      job_.cancel.check();
+      if (stop.load(std::memory_order_relaxed)) return false;
+      slot.changed.wait_for(lock, kTurn);
+    }
+    job_.cancel.check();
+    if (slot.free_for >= turn) return true;
+    check_cuda(cudaEventSynchronize(slot.copied.get()), "waiting for a copy to the GPU");
+    slot.free_for = turn;
+    slot.to_read = batches_.batches[batch].count;
+    return true;
+  }
 
   // Fills `buffer` with the chunk's pieces, packed; what continues in the file is one read.
-  void read(const Chunk& chunk, std::span<std::byte> buffer) {
+  void read(const Chunk& chunk, std::span<std::byte> buffer, std::span<std::byte> scratch) {
     const std::uint32_t end = chunk.first + chunk.count;
     for (std::uint32_t i = chunk.first; i < end;) {
-      const CopyOp& op = job_.op_of(piece(i));
-      std::uint64_t bytes = piece(i).total_bytes();
+      const Piece& piece = list_.pieces[i];
+      const ReadBlock& block = job_.block_of(piece);
+      std::uint64_t bytes = piece.total_bytes();
       std::uint32_t next = i + 1;
-      if (is_file_run(op, piece(i))) {
-        const std::uint64_t first = file_offset(op, piece(i));
+      if (is_file_run(block, piece)) {
+        const std::uint64_t first = file_offset(block, piece);
         for (; next < end; ++next) {
-          const CopyOp& other = job_.op_of(piece(next));
-          if (other.file != op.file || !is_file_run(other, piece(next)) ||
-              file_offset(other, piece(next)) != first + bytes) {
+          const Piece& other = list_.pieces[next];
+          const ReadBlock& of_other = job_.block_of(other);
+          if (of_other.file != block.file || !is_file_run(of_other, other) ||
+              file_offset(of_other, other) != first + bytes) {
             break;
           }
-          bytes += piece(next).total_bytes();
+          bytes += other.total_bytes();
         }
-        job_.files.read(op.file, first, buffer.first(bytes));
+        job_.files.read(block.file, first, buffer.first(bytes));
       } else {
-        read_rows(job_.files, op, piece(i), buffer.first(bytes), scratch_);
+        read_rows(job_.files, block, piece, buffer.first(bytes), scratch);
       }
       buffer = buffer.subspan(bytes);
       i = next;
     }
   }
 
-  void queue(const Chunk& chunk, std::span<std::byte> buffer) {
-    for (std::uint32_t i = chunk.first; i < chunk.first + chunk.count; ++i) {
-      queue(piece(i), buffer.data());
-      buffer = buffer.subspan(piece(i).total_bytes());
+  void queue(const Batch& batch, Slot& slot) {
+    {
+      const std::lock_guard lock(queue_mutex_);
+      // The staging area's last user is done with it before it is written again.
+      if (staging_) {
+        check_cuda(cudaStreamWaitEvent(copies_.get(), slot.placed.get(), 0),
+                   "ordering copies after placements");
+      }
+      const std::byte* packed = slot.buffer.data();
+      std::byte* staged = slot.staging;
+      landed_.clear();
+      for (std::uint32_t i = 0; i < batch.placed.count; ++i) {
+        const Piece& piece = batches_.pieces[batch.placed.first + i];
+        const std::uint64_t bytes = piece.total_bytes();
+        std::byte* const home = home_of(piece);
+        landed_.push_back(home != nullptr ? home : staged);
+        check_cuda(
+            cudaMemcpyAsync(landed_.back(), packed, bytes, cudaMemcpyHostToDevice, copies_.get()),
+            "copying to the GPU");
+        packed += bytes;
+        if (staged != nullptr) staged += bytes;
+      }
+      check_cuda(cudaEventRecord(slot.copied.get(), copies_.get()), "marking a copy to the GPU");
+      check_cuda(cudaStreamWaitEvent(places_.get(), slot.copied.get(), 0),
+                 "ordering placements after copies");
+      for (std::uint32_t i = 0; i < batch.placed.count; ++i) {
+        place(batches_.pieces[batch.placed.first + i], landed_[i]);
+      }
+      if (staging_) {
+        check_cuda(cudaEventRecord(slot.placed.get(), places_.get()), "marking placements");
+      }
     }
-  }
-
-  void queue(const Piece& piece, const std::byte* packed) {
-    const CopyOp& op = job_.op_of(piece);
-    std::byte* const target = job_.target_of(piece);
-    const bool straight = job_.goes_straight(piece);
-    // One staging area a thread is enough: the stream keeps its uses apart.
-    void* const landed = straight ? target : staging_.get();
-    check_cuda(
-        cudaMemcpyAsync(landed, packed, piece.total_bytes(), cudaMemcpyHostToDevice, stream_.get()),
-        "copying to the GPU");
-    if (straight) return;
-    place(op, piece, landed, target);
-    hash(op, piece, landed, target, stream_.get());  // before the next piece takes the staging area
-  }
-
-  // What went straight to its place is hashed there, on a stream of its own: no copy waits for it.
-  void queue_hashes(const Chunk& chunk, cudaEvent_t copied) {
-    check_cuda(cudaStreamWaitEvent(hash_stream_.get(), copied, 0), "ordering hashes after copies");
-    for (std::uint32_t i = chunk.first; i < chunk.first + chunk.count; ++i) {
-      if (!job_.goes_straight(piece(i))) continue;
-      const std::byte* const target = job_.target_of(piece(i));
-      hash(job_.op_of(piece(i)), piece(i), target, target, hash_stream_.get());
+    {
+      const std::lock_guard lock(slot.mutex);
+      ++slot.queued;
     }
+    slot.changed.notify_all();
+    job_.progress.bytes.fetch_add(batch.placed.bytes, std::memory_order_relaxed);
   }
 
-  void place(const CopyOp& op, const Piece& piece, const void* staged, void* target) {
-    const kernels::RowCopy copy{staged, piece.bytes, target, op.target_stride, piece.rows};
-    check_launch(op.converts()
-                     ? kernels::convert_rows(copy, piece.bytes / (dtype_bits(op.from) / 8),
-                                             float_kind(op.from), float_kind(op.to), stream_.get())
-                     : kernels::copy_rows(copy, piece.bytes, stream_.get()),
+  // Where in this rank's own memory a piece goes as it is; null when it must be placed.
+  std::byte* home_of(const Piece& piece) const noexcept {
+    for (const Delivery& delivery : job_.work.reads.deliveries_of(job_.block_of(piece))) {
+      if (!job_.is_own(delivery)) continue;
+      const auto share = share_of(piece, delivery);
+      if (share && goes_straight(piece, delivery, *share)) {
+        return job_.address(delivery, share->slab_offset);
+      }
+    }
+    return nullptr;
+  }
+
+  bool needs_staging() const noexcept {
+    return std::ranges::any_of(batches_.pieces,
+                               [this](const Piece& piece) { return home_of(piece) == nullptr; });
+  }
+
+  // Hands a piece that lies at `landed`, packed, on to its places, and hashes it.
+  void place(const Piece& piece, std::byte* landed) {
+    const ReadBlock& block = job_.block_of(piece);
+    for (std::uint32_t d = block.first; d < block.first + block.count; ++d) {
+      const Delivery& delivery = job_.work.reads.deliveries[d];
+      const auto share = share_of(piece, delivery);
+      if (!share) continue;
+      std::byte* const target = job_.address(delivery, share->slab_offset);
+      if (target != landed) copy(piece, delivery, *share, landed, target);
+      if (!delivery.hashed || hashes_alike(block, delivery)) continue;
+      kernels::HashRegion region{landed + share->begin, piece.rows,
+                                 share->bytes,          piece.bytes,
+                                 share->target_offset,  delivery.target_stride};
+      if (delivery.converts()) {
+        region.data = target;
+        region.row_bytes = share->target_bytes;
+        region.memory_stride = delivery.target_stride;
+      }
+      check_launch(kernels::hash_rows(region, sums_.served(d), places_.get()),
+                   "hashing on the GPU");
+    }
+    check_launch(kernels::hash_rows({landed, piece.rows, piece.bytes, piece.bytes,
+                                     source_offset(block, piece), block.file_stride},
+                                    sums_.source(piece.block), places_.get()),
+                 "hashing on the GPU");
+  }
+
+  void copy(const Piece& piece, const Delivery& delivery, const Share& share,
+            const std::byte* landed, std::byte* target) {
+    const kernels::RowCopy rows{landed + share.begin, piece.bytes, target, delivery.target_stride,
+                                piece.rows};
+    check_launch(delivery.converts()
+                     ? kernels::convert_rows(rows, share.bytes / (dtype_bits(delivery.from) / 8),
+                                             float_kind(delivery.from), float_kind(delivery.to),
+                                             places_.get())
+                     : kernels::copy_rows(rows, share.bytes, places_.get()),
                  "placing rows on the GPU");
   }
 
-  void hash(const CopyOp& op, const Piece& piece, const void* landed, const void* target,
-            cudaStream_t stream) {
-    kernels::HashRegion region{
-        landed, piece.rows, piece.bytes, piece.bytes, source_offset(op, piece), op.file_stride};
-    check_launch(kernels::hash_rows(region, sums_.source(piece.op), stream), "hashing on the GPU");
-    if (!job_.hashes_served(op) || hashes_alike(op)) return;
-    if (op.converts()) {
-      region.data = target;
-      region.row_bytes = target_bytes(op, piece);
-      region.memory_stride = op.target_stride;
-    }
-    region.offset_bytes = target_offset(op, piece);
-    region.index_stride = op.target_stride;
-    check_launch(kernels::hash_rows(region, sums_.served(piece.op), stream), "hashing on the GPU");
-  }
-
   LoadJob& job_;
-  const DeviceSums& sums_;
-  std::array<Slot, kDepth> slots_;
-  std::span<std::byte> scratch_;
+  const BatchRingShape shape_;
+  const ChunkList list_;
+  const BatchList batches_;
+  std::vector<std::uint32_t> batch_of_;   // by chunk
+  std::vector<std::uint64_t> offset_of_;  // by chunk: in its batch's buffer
   DeviceMemory staging_;
-  Stream hash_stream_;
-  Stream stream_;  // last: destroyed first, which waits for what uses the others
+  std::vector<Slot> slots_;
+  std::span<std::byte> scratch_;
+  std::mutex queue_mutex_;          // of the streams and `landed_`
+  std::vector<std::byte*> landed_;  // where the pieces of the batch in hand lie on the GPU
+  DeviceSums sums_;
+  // Last: destroyed first, which waits for what uses the others.
+  Stream copies_;
+  Stream places_;
 };
 
 void queue_fills(const LoadJob& job, cudaStream_t stream) {
-  for (const FillOp& fill : job.plan.fills) {
-    const std::uint64_t word = fill_word(fill.element_bits, job.program.tensors[fill.tensor]);
-    check_launch(kernels::fill_pattern(job.address(fill.tensor),
-                                       job.plan.slabs.placements[fill.tensor].bytes, word, stream),
+  for (const FillOp& fill : job.work.plan.fills) {
+    const std::uint64_t word = fill_word(fill.element_bits, job.work.program.tensors[fill.tensor]);
+    const Placement& place = job.work.plan.slabs.placements[fill.tensor];
+    check_launch(kernels::fill_pattern(job.work.memory.address(place.slab) + place.offset,
+                                       place.bytes, word, stream),
                  "filling tensors on the GPU");
   }
 }
 
-void hash_after_load(const LoadJob& job, const DeviceSums& sums, cudaStream_t stream) {
-  for (std::size_t t = 0; t < job.program.tensors.size(); ++t) {
-    if (job.served_from[t] != ServedHash::kAfterLoad) continue;
-    job.cancel.check();
-    const std::byte* const data = job.address(static_cast<std::uint32_t>(t));
-    for_each_served_rows(job.program.tensors[t], [&](const ServedRows& rows) {
-      check_launch(kernels::hash_rows({data + rows.memory_offset, rows.rows, rows.row_bytes,
-                                       rows.memory_stride, rows.index_offset, rows.index_stride},
-                                      sums.after_load(t), stream),
-                   "hashing on the GPU");
-    });
-  }
+std::uint64_t default_chunk_bytes(const SourceFiles& files) noexcept {
+  return files.reads_past_the_cache() ? kColdChunkBytes : kHotChunkBytes;
 }
 
 }  // namespace
 
-LoadSums load_on_device(LoadJob& job, const LoadOptions& options) {
-  set_device(options.device);
-  const RingShape shape = shape_ring(
-      options.ring_bytes, options.threads, kDepth,
-      options.chunk_bytes != 0 ? std::min(options.chunk_bytes, kMaxChunkBytes) : kMaxChunkBytes);
-  job.list = cut_into_chunks(job.ops, shape.chunk_bytes);
-  const auto chunks = static_cast<std::uint64_t>(job.list.chunks.size());
-  const auto threads = std::max<std::uint64_t>(
-      1, std::min<std::uint64_t>(chunks, static_cast<unsigned>(shape.threads)));
-  const std::uint64_t share = kDepth * shape.chunk_bytes + shape.scratch_bytes;
-  const bool needs_staging =
-      std::any_of(job.list.pieces.begin(), job.list.pieces.end(),
-                  [&](const Piece& piece) { return !job.goes_straight(piece); });
-
-  const Ring ring(share * threads);
-  const auto share_of = [&](int index) {
-    return ring.bytes().subspan(static_cast<unsigned>(index) * share, share);
-  };
+LoadSums load_on_device(LoadJob& job) {
+  set_device(job.options.device);
+  const std::uint64_t most =
+      job.options.chunk_bytes != 0 ? job.options.chunk_bytes : kMaxBatchBytes;
+  const BatchRingShape shape = shape_batch_ring(job.options.ring_bytes, job.options.threads, most,
+                                                default_chunk_bytes(job.files));
+  const Ring ring(shape.ring_bytes());
   Pinned pinned;
-  const Stream stream = make_stream();
-  const DeviceSums sums(job.ops.size(), job.program.tensors.size(), stream.get());
-  queue_fills(job, stream.get());
-  run_threads(static_cast<int>(threads),
-              [&](int index, const std::atomic<bool>&) { touch_pages(share_of(index)); });
+  BatchLoad batches(job, shape, ring.bytes());
+  queue_fills(job, batches.stream());
+  const auto threads = static_cast<int>(
+      std::clamp<std::size_t>(batches.chunks(), 1, static_cast<std::size_t>(shape.threads)));
+  const std::uint64_t part = ring.bytes().size() / static_cast<unsigned>(threads);
+  run_threads(threads, [&](int index, const std::atomic<bool>&) {
+    const std::size_t begin = static_cast<unsigned>(index) * part;
+    touch_pages(index + 1 == threads ? ring.bytes().subspan(begin)
+                                     : ring.bytes().subspan(begin, part));
+  });
   pinned = pin(ring.bytes().data(), ring.bytes().size());
-  check_cuda(cudaStreamSynchronize(stream.get()), "filling tensors on the GPU");
+  check_cuda(cudaStreamSynchronize(batches.stream()), "filling tensors on the GPU");
+  if (job.options.before_reading) job.options.before_reading();
 
   job.first_read = std::chrono::steady_clock::now();
-  run_threads(static_cast<int>(threads), [&](int index, const std::atomic<bool>& stop) {
-    set_device(options.device);
-    Worker(job, sums, shape, share_of(index), needs_staging).run(stop);
+  run_threads(threads, [&](int index, const std::atomic<bool>& stop) {
+    set_device(job.options.device);
+    batches.run(index, stop);
   });
-  hash_after_load(job, sums, stream.get());
-  return sums.download(stream.get());
+  return batches.finish();
+}
+
+std::vector<Hash128> hash_device_tensors(const LoadWork& work,
+                                         const std::vector<std::uint32_t>& tensors, int device,
+                                         const Cancel& cancel) {
+  set_device(device);
+  DeviceSums sums(tensors.size(), 0);
+  const Stream stream = make_stream();
+  sums.clear(stream.get());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    cancel.check();
+    const Placement& place = work.plan.slabs.placements[tensors[i]];
+    const std::byte* const data = work.memory.address(place.slab) + place.offset;
+    for_each_served_rows(work.program.tensors[tensors[i]], [&](const ServedRows& rows) {
+      check_launch(kernels::hash_rows({data + rows.memory_offset, rows.rows, rows.row_bytes,
+                                       rows.memory_stride, rows.index_offset, rows.index_stride},
+                                      sums.source(i), stream.get()),
+                   "hashing on the GPU");
+    });
+  }
+  return sums.download(stream.get()).source;
 }
 
 }  // namespace preload

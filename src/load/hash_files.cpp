@@ -27,24 +27,24 @@ struct Block {
 };
 
 // One contiguous read per tensor, in the order of the disk. Tensors without bytes have no hash.
-std::vector<CopyOp> whole_tensors(const Checkpoint& checkpoint,
-                                  const std::vector<std::uint32_t>& sources) {
-  std::vector<CopyOp> ops;
+std::vector<FileRows> whole_tensors(const Checkpoint& checkpoint,
+                                    const std::vector<std::uint32_t>& sources) {
+  std::vector<FileRows> ops;
   for (const std::uint32_t source : sources) {
     const SourceTensor& tensor = checkpoint.tensors.at(source);
     if (tensor.bytes == 0) continue;
-    CopyOp op;
+    FileRows op;
     op.file = tensor.file;
     op.file_offset = tensor.offset;
     op.row_bytes = tensor.bytes;
     op.source = source;
     ops.push_back(op);
   }
-  std::ranges::sort(ops, {}, [](const CopyOp& op) { return std::pair(op.file, op.file_offset); });
+  std::ranges::sort(ops, {}, [](const FileRows& op) { return std::pair(op.file, op.file_offset); });
   return ops;
 }
 
-std::vector<Block> blocks_of(const std::vector<CopyOp>& ops) {
+std::vector<Block> blocks_of(const std::vector<FileRows>& ops) {
   std::vector<Block> blocks;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     for (std::uint64_t at = 0; at < ops[i].row_bytes; at += kBlockBytes) {
@@ -59,13 +59,15 @@ std::vector<Block> blocks_of(const std::vector<CopyOp>& ops) {
 std::vector<SourceHash> hash_sources(const Checkpoint& checkpoint,
                                      const std::vector<std::uint32_t>& sources, int threads,
                                      const Cancel& cancel) {
-  const std::vector<CopyOp> ops = whole_tensors(checkpoint, sources);
+  const std::vector<FileRows> ops = whole_tensors(checkpoint, sources);
   const std::vector<Block> blocks = blocks_of(ops);
   std::vector<SourceHash> results(ops.size());
   for (std::size_t i = 0; i < ops.size(); ++i) results[i].source = ops[i].source;
   if (blocks.empty()) return results;
 
-  SourceFiles files(checkpoint, ops);
+  std::vector<std::uint32_t> needed;
+  for (const FileRows& op : ops) needed.push_back(op.file);
+  SourceFiles files(checkpoint, needed);
   std::atomic<std::size_t> next{0};
   std::mutex mutex;  // guards the sums
   if (threads <= 0) threads = std::min(usable_cpus(), kMaxThreads);
@@ -76,7 +78,7 @@ std::vector<SourceHash> hash_sources(const Checkpoint& checkpoint,
     for (std::size_t i; !stop.load() && (i = next.fetch_add(1)) < blocks.size();) {
       cancel.check();
       const Block& block = blocks[i];
-      const CopyOp& op = ops[block.result];
+      const FileRows& op = ops[block.result];
       const auto bytes = std::span(buffer).first(block.bytes);
       files.read(op.file, op.file_offset + block.offset, bytes);
       const Hash128 part = hash_bytes(bytes, block.offset);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "base/bytes.hpp"
 #include "load/convert_rows.hpp"
@@ -15,109 +16,141 @@ namespace {
 // Small enough that a chunk is still in the core's cache when it is hashed.
 constexpr std::uint64_t kMaxChunkBytes = kMiB;
 
-struct PieceSums {
-  Hash128 source;
-  Hash128 served;
+// One block's deliveries of one chunk, hashed as they were placed.
+struct Sums {
+  std::vector<Hash128> source;  // per block
+  std::vector<Hash128> served;  // per delivery
 };
 
-// Rows of host memory that lie `memory_stride` apart.
-Hash128 hash_source(const CopyOp& op, const Piece& piece, const std::byte* packed) {
-  return hash_rows(packed, piece.rows, piece.bytes, piece.bytes, source_offset(op, piece),
-                   op.file_stride);
-}
-
-Hash128 hash_target(const CopyOp& op, const Piece& piece, const std::byte* target) {
-  const std::uint64_t row_bytes = target_bytes(op, piece);
-  const std::uint64_t stride = piece.rows == 1 ? row_bytes : op.target_stride;
-  return hash_rows(target, piece.rows, row_bytes, stride, target_offset(op, piece), stride);
-}
-
-// Spreads packed source rows to their places.
-void place(const CopyOp& op, const Piece& piece, const std::byte* packed, std::byte* target) {
-  if (op.converts()) {
-    convert_rows({packed, piece.bytes, target, op.target_stride, piece.rows,
-                  piece.bytes / (dtype_bits(op.from) / 8)},
-                 op.from, op.to);
+// Spreads packed source rows of `pitch` bytes to their places.
+void place(const Delivery& delivery, const Share& share, std::uint64_t rows, std::uint64_t pitch,
+           const std::byte* packed, std::byte* target) {
+  if (delivery.converts()) {
+    convert_rows({packed, pitch, target, delivery.target_stride, rows,
+                  share.bytes / (dtype_bits(delivery.from) / 8)},
+                 delivery.from, delivery.to);
     return;
   }
-  for (std::uint64_t row = 0; row < piece.rows; ++row) {
-    std::memcpy(target + row * op.target_stride, packed + row * piece.bytes, piece.bytes);
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    std::memcpy(target + row * delivery.target_stride, packed + row * pitch, share.bytes);
   }
 }
 
-PieceSums load_piece(LoadJob& job, const Piece& piece, std::span<std::byte> buffer,
-                     std::span<std::byte> scratch) {
-  const CopyOp& op = job.op_of(piece);
-  std::byte* const target = job.target_of(piece);
-  const bool straight = job.goes_straight(piece);
-  const std::span<std::byte> packed =
-      straight ? std::span(target, piece.total_bytes()) : buffer.first(piece.total_bytes());
-  read_rows(job.files, op, piece, packed, scratch);
-  PieceSums sums{hash_source(op, piece, packed.data()), {}};
-  if (!straight) place(op, piece, packed.data(), target);
-  if (job.hashes_served(op) && !hashes_alike(op)) sums.served = hash_target(op, piece, target);
-  return sums;
+Hash128 hash_share(const Delivery& delivery, const Share& share, std::uint64_t rows,
+                   const std::byte* target) {
+  const std::uint64_t stride = rows == 1 ? share.target_bytes : delivery.target_stride;
+  return hash_rows(target, rows, share.target_bytes, stride, share.target_offset, stride);
+}
+
+void load_piece(LoadJob& job, const Piece& piece, std::span<std::byte> buffer,
+                std::span<std::byte> scratch, Sums& sums) {
+  const ReadBlock& block = job.block_of(piece);
+  const auto deliveries = job.work.reads.deliveries_of(block);
+  // The first that takes the bytes as they are is read into directly: no other copy is made of
+  // them.
+  std::span<std::byte> packed = buffer.first(piece.total_bytes());
+  const Delivery* home = nullptr;
+  for (const Delivery& delivery : deliveries) {
+    const auto share = share_of(piece, delivery);
+    if (!share || !goes_straight(piece, delivery, *share)) continue;
+    home = &delivery;
+    packed = {job.address(delivery, share->slab_offset), piece.total_bytes()};
+    break;
+  }
+  read_rows(job.files, block, piece, packed, scratch);
+  sums.source[piece.block] += hash_rows(packed.data(), piece.rows, piece.bytes, piece.bytes,
+                                        source_offset(block, piece), block.file_stride);
+  for (const Delivery& delivery : deliveries) {
+    const auto share = share_of(piece, delivery);
+    if (!share) continue;
+    std::byte* const target = job.address(delivery, share->slab_offset);
+    if (&delivery != home) {
+      place(delivery, *share, piece.rows, piece.bytes, packed.data() + share->begin, target);
+    }
+    if (delivery.hashed && !hashes_alike(block, delivery)) {
+      const auto index = static_cast<std::size_t>(&delivery - job.work.reads.deliveries.data());
+      sums.served[index] += hash_share(delivery, *share, piece.rows, target);
+    }
+  }
 }
 
 void fill(LoadJob& job) {
-  for (const FillOp& fill : job.plan.fills) {
+  const LoadPlan& plan = job.work.plan;
+  for (const FillOp& fill : plan.fills) {
     if (fill.element_bits == 0) continue;  // fresh memory is zero
-    const std::uint64_t word = fill_word(fill.element_bits, job.program.tensors[fill.tensor]);
-    std::byte* const target = job.address(fill.tensor);
-    const std::uint64_t bytes = job.plan.slabs.placements[fill.tensor].bytes;
-    for (std::uint64_t at = 0; at < bytes; at += sizeof word) {
-      std::memcpy(target + at, &word, std::min<std::uint64_t>(sizeof word, bytes - at));
+    const std::uint64_t word = fill_word(fill.element_bits, job.work.program.tensors[fill.tensor]);
+    const Placement& place = plan.slabs.placements[fill.tensor];
+    std::byte* const target = job.work.memory.address(place.slab) + place.offset;
+    for (std::uint64_t at = 0; at < place.bytes; at += sizeof word) {
+      std::memcpy(target + at, &word, std::min<std::uint64_t>(sizeof word, place.bytes - at));
     }
   }
+}
+
+void add(std::vector<Hash128>& sums, const std::vector<Hash128>& more) {
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += more[i];
 }
 
 }  // namespace
 
-LoadSums load_on_host(LoadJob& job, const LoadOptions& options) {
-  // One chunk at a time: the copy into the slab is the read itself.
-  const RingShape shape = shape_ring(options.ring_bytes, options.threads, 1, kMaxChunkBytes);
-  job.list = cut_into_chunks(job.ops, shape.chunk_bytes);
-  const auto chunks = static_cast<std::uint64_t>(job.list.chunks.size());
+LoadSums load_on_host(LoadJob& job) {
+  const ReadPlan& reads = job.work.reads;
+  const RingShape shape =
+      shape_host_ring(job.options.ring_bytes, job.options.threads, kMaxChunkBytes);
+  const ChunkList list = cut_into_chunks(reads.blocks, shape.chunk_bytes);
   const int threads = static_cast<int>(std::max<std::uint64_t>(
-      1, std::min<std::uint64_t>(chunks, static_cast<unsigned>(shape.threads))));
+      1, std::min<std::uint64_t>(list.chunks.size(), static_cast<unsigned>(shape.threads))));
   const std::uint64_t share = shape.chunk_bytes + shape.scratch_bytes;
   const Ring ring(share * static_cast<unsigned>(threads));
 
   fill(job);
-  std::vector<PieceSums> of_piece(job.list.pieces.size());
+  if (job.options.before_reading) job.options.before_reading();
+  LoadSums sums;
+  sums.source.resize(reads.blocks.size());
+  sums.served.resize(reads.deliveries.size());
+  std::mutex mutex;  // of the sums
   job.first_read = std::chrono::steady_clock::now();
   run_threads(threads, [&](int index, const std::atomic<bool>& stop) {
     const auto mine = ring.bytes().subspan(static_cast<unsigned>(index) * share, share);
+    Sums own{std::vector<Hash128>(reads.blocks.size()),
+             std::vector<Hash128>(reads.deliveries.size())};
     while (!stop.load(std::memory_order_relaxed)) {
       job.cancel.check();
-      const Chunk* const chunk = job.next_chunk();
-      if (chunk == nullptr) return;
-      for (std::uint32_t i = chunk->first; i < chunk->first + chunk->count; ++i) {
-        of_piece[i] = load_piece(job, job.list.pieces[i], mine.first(shape.chunk_bytes),
-                                 mine.subspan(shape.chunk_bytes));
+      const std::size_t next = job.next_chunk();
+      if (next >= list.chunks.size()) break;
+      const Chunk& chunk = list.chunks[next];
+      for (std::uint32_t i = chunk.first; i < chunk.first + chunk.count; ++i) {
+        load_piece(job, list.pieces[i], mine.first(shape.chunk_bytes),
+                   mine.subspan(shape.chunk_bytes), own);
       }
-      job.progress.bytes.fetch_add(chunk->bytes, std::memory_order_relaxed);
+      job.progress.bytes.fetch_add(chunk.bytes, std::memory_order_relaxed);
+    }
+    const std::lock_guard lock(mutex);
+    add(sums.source, own.source);
+    add(sums.served, own.served);
+  });
+  return sums;
+}
+
+std::vector<Hash128> hash_host_tensors(const LoadWork& work,
+                                       const std::vector<std::uint32_t>& tensors, int threads,
+                                       const Cancel& cancel) {
+  std::vector<Hash128> hashes(tensors.size());
+  std::atomic<std::size_t> next{0};
+  const int count = static_cast<int>(
+      std::min<std::size_t>(tensors.size(), static_cast<std::size_t>(std::max(threads, 1))));
+  run_threads(count, [&](int, const std::atomic<bool>& stop) {
+    for (std::size_t i; !stop.load() && (i = next++) < tensors.size();) {
+      cancel.check();
+      const Placement& place = work.plan.slabs.placements[tensors[i]];
+      const std::byte* const data = work.memory.address(place.slab) + place.offset;
+      for_each_served_rows(work.program.tensors[tensors[i]], [&](const ServedRows& rows) {
+        hashes[i] += hash_rows(data + rows.memory_offset, rows.rows, rows.row_bytes,
+                               rows.memory_stride, rows.index_offset, rows.index_stride);
+      });
     }
   });
-
-  LoadSums sums;
-  sums.source.resize(job.ops.size());
-  sums.served.resize(job.ops.size());
-  for (std::size_t i = 0; i < of_piece.size(); ++i) {
-    sums.source[job.list.pieces[i].op] += of_piece[i].source;
-    sums.served[job.list.pieces[i].op] += of_piece[i].served;
-  }
-  sums.after_load.resize(job.program.tensors.size());
-  for (std::size_t t = 0; t < job.program.tensors.size(); ++t) {
-    if (job.served_from[t] != ServedHash::kAfterLoad) continue;
-    job.cancel.check();
-    const std::byte* const data = job.address(static_cast<std::uint32_t>(t));
-    for_each_served_rows(job.program.tensors[t], [&](const ServedRows& rows) {
-      sums.after_load[t] += hash_rows(data + rows.memory_offset, rows.rows, rows.row_bytes,
-                                      rows.memory_stride, rows.index_offset, rows.index_stride);
-    });
-  }
-  return sums;
+  return hashes;
 }
 
 }  // namespace preload

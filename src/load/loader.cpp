@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "load/loader.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstring>
+#include <map>
+#include <utility>
 
 #include "base/error.hpp"
 #include "load/load_job.hpp"
@@ -12,27 +18,65 @@ namespace preload {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kMaxThreads = 16;  // more only fight over the page cache and PCIe
 
-std::vector<CopyOp> joined(const std::vector<CopyOp>& ops) {
-  std::vector<CopyOp> result;
-  result.reserve(ops.size());
-  std::transform(ops.begin(), ops.end(), std::back_inserter(result), join_rows);
-  return result;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Adds the contributions up per tensor; aliases repeat their target's.
-std::vector<Hash128> served_hashes(const LoadJob& job, const LoadSums& sums) {
-  std::vector<Hash128> served = sums.after_load;
-  for (std::size_t i = 0; i < job.ops.size(); ++i) {
-    const CopyOp& op = job.ops[i];
-    if (!job.hashes_served(op)) continue;
-    served[op.tensor] += hashes_alike(op) ? sums.source[i] : sums.served[i];
+std::vector<std::uint32_t> files_of(const ReadPlan& reads) {
+  std::vector<std::uint32_t> files;
+  for (const ReadBlock& block : reads.blocks) files.push_back(block.file);
+  files.erase(std::ranges::unique(files).begin(), files.end());  // blocks are by file
+  return files;
+}
+
+LoadOptions settle(LoadOptions options, HandleKind kind) {
+  if (options.threads <= 0) options.threads = default_reader_threads(kind);
+  return options;
+}
+
+std::vector<SourceRegion> source_regions(const ReadPlan& reads, const LoadSums& sums) {
+  std::vector<SourceRegion> regions;
+  regions.reserve(reads.blocks.size());
+  for (std::size_t i = 0; i < reads.blocks.size(); ++i) {
+    const ReadBlock& block = reads.blocks[i];
+    regions.push_back({block.source, block.source_offset, block.rows, block.row_bytes,
+                       block.file_stride, sums.source[i]});
   }
-  for (std::size_t t = 0; t < served.size(); ++t) {
-    if (const auto alias = job.program.tensors[t].alias) served[t] = served[*alias];
+  return regions;
+}
+
+// Adds the deliveries' contributions up: this rank's own tensors, and others'.
+void add_served(const LoadWork& work, const LoadSums& sums, LoadResult& result) {
+  result.served.resize(work.program.tensors.size());
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Hash128> given;
+  for (std::size_t b = 0; b < work.reads.blocks.size(); ++b) {
+    const ReadBlock& block = work.reads.blocks[b];
+    for (std::uint32_t d = block.first; d < block.first + block.count; ++d) {
+      const Delivery& delivery = work.reads.deliveries[d];
+      const bool own = delivery.owner == work.reads.self;
+      // A tensor that is hashed otherwise is named all the same: its owner waits for it.
+      Hash128& sum =
+          own ? result.served[delivery.tensor] : given[{delivery.owner, delivery.tensor}];
+      if (!delivery.hashed) continue;
+      sum += hashes_alike(block, delivery) ? sums.source[b] : sums.served[d];
+    }
   }
-  return served;
+  for (const auto& [to, hash] : given) result.given.push_back({to.first, to.second, hash});
+}
+
+std::vector<Hash128> hash_tensors(const LoadWork& work, const std::vector<std::uint32_t>& tensors,
+                                  const LoadOptions& options, const Cancel& cancel) {
+  if (tensors.empty()) return {};
+#ifdef PRELOAD_HAVE_CUDA
+  if (work.memory.kind() != HandleKind::kHost) {
+    return hash_device_tensors(work, tensors, options.device, cancel);
+  }
+#endif
+  return hash_host_tensors(work, tensors, settle(options, HandleKind::kHost).threads, cancel);
 }
 
 }  // namespace
@@ -42,52 +86,109 @@ int default_reader_threads(HandleKind kind) noexcept {
   return std::min(kind == HandleKind::kHost ? cpus : cpus - cpus / 4, kMaxThreads);
 }
 
-LoadJob::LoadJob(const LoadPlan& load_plan, const CopyProgram& copy_program,
-                 const Checkpoint& checkpoint, SlabMemory& slab_memory,
-                 std::optional<ReadMethod> method, LoadProgress& load_progress,
-                 const Cancel& load_cancel)
-    : plan(load_plan),
-      program(copy_program),
-      memory(slab_memory),
+LoadJob::LoadJob(const LoadWork& load_work, const LoadOptions& load_options,
+                 LoadProgress& load_progress, const Cancel& load_cancel)
+    : work(load_work),
+      options(load_options),
       progress(load_progress),
       cancel(load_cancel),
-      ops(joined(load_plan.ops)),
-      served_from(served_hash_sources(copy_program, load_plan)),
-      files(checkpoint, ops, method) {}
+      files(load_work.checkpoint, files_of(load_work.reads), load_options.method) {}
 
-LoadResult load(const LoadPlan& plan, const CopyProgram& program, const Checkpoint& checkpoint,
-                SlabMemory& memory, const LoadOptions& options, LoadProgress& progress,
+LoadResult load(const LoadWork& work, const LoadOptions& options, LoadProgress& progress,
                 const Cancel& cancel) {
-  LoadOptions settled = options;
-  if (settled.threads <= 0) settled.threads = default_reader_threads(memory.kind());
-  LoadJob job(plan, program, checkpoint, memory, options.method, progress, cancel);
-  std::uint64_t total = 0;
-  for (const CopyOp& op : job.ops) total += op.rows * op.row_bytes;
+  const LoadOptions settled = settle(options, work.memory.kind());
+  const Clock::time_point start = Clock::now();
+  LoadJob job(work, settled, progress, cancel);
   progress.bytes = 0;
-  progress.total_bytes = total;
+  progress.total_bytes = work.reads.read_bytes;
 
-  const auto start = std::chrono::steady_clock::now();
   LoadSums sums;
-  if (memory.kind() == HandleKind::kHost) {
-    sums = load_on_host(job, settled);
+  if (work.memory.kind() == HandleKind::kHost) {
+    sums = load_on_host(job);
   } else {
 #ifdef PRELOAD_HAVE_CUDA
-    sums = load_on_device(job, settled);
+    sums = load_on_device(job);
 #else
     throw Error(Errc::kDevice, "this build has no CUDA: it loads into host memory only");
 #endif
   }
   LoadResult result;
-  result.served = served_hashes(job, sums);
-  result.source = std::move(sums.source);
+  result.seconds = seconds_since(job.first_read);
+  result.setup_seconds = std::chrono::duration<double>(job.first_read - start).count();
+  result.sources = source_regions(work.reads, sums);
+  add_served(work, sums, result);
   result.bytes_read = job.files.bytes_read();
   result.method = job.files.main_method();
-  const std::chrono::duration<double> setup = job.first_read - start;
-  const std::chrono::duration<double> reading = std::chrono::steady_clock::now() - job.first_read;
-  result.setup_seconds = setup.count();
-  result.seconds = reading.count();
   job.files.check_unchanged();
   return result;
+}
+
+void finish_load(LoadResult& result, const LoadWork& work, const std::vector<GivenHash>& received,
+                 const LoadOptions& options, const Cancel& cancel) {
+  const Clock::time_point start = Clock::now();
+  const std::vector<ServedHash> from = served_hash_sources(work.program, work.plan);
+  std::vector<bool> wanted(from.size());
+  for (const GivenHash& given : received) {
+    if (given.owner != work.reads.self || given.tensor >= from.size()) {
+      throw Error(Errc::kInternal, "a rank reports a tensor that is not this rank's");
+    }
+    result.served[given.tensor] += given.hash;
+    wanted[given.tensor] = true;
+  }
+  std::vector<std::uint32_t> tensors;
+  for (std::uint32_t t = 0; t < from.size(); ++t) {
+    if (wanted[t] || from[t] == ServedHash::kAfterLoad) tensors.push_back(t);
+  }
+  const std::vector<Hash128> found = hash_tensors(work, tensors, options, cancel);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    Hash128& served = result.served[tensors[i]];
+    if (from[tensors[i]] == ServedHash::kAfterLoad) served = found[i];
+    if (served == found[i]) continue;
+    throw Error(
+        Errc::kDevice,
+        fmt::format("tensor {} did not arrive as other ranks of this node sent it (hash {} "
+                    "instead of {}): check the GPUs' links and memory for errors, or read "
+                    "everything on every rank with --spread never",
+                    work.program.tensors[tensors[i]].name, to_hex(found[i]), to_hex(served)));
+  }
+  for (std::size_t t = 0; t < from.size(); ++t) {
+    if (const auto alias = work.program.tensors[t].alias) result.served[t] = result.served[*alias];
+  }
+  result.seconds += seconds_since(start);
+}
+
+LoadResult load_alone(const LoadPlan& plan, const CopyProgram& program,
+                      const Checkpoint& checkpoint, SlabMemory& memory, const LoadOptions& options,
+                      LoadProgress& progress, const Cancel& cancel) {
+  const ReadPlan reads = plan_own_reads({&program, &plan});
+  const LoadWork work{plan, program, checkpoint, reads, memory};
+  LoadResult result = load(work, options, progress, cancel);
+  finish_load(result, work, {}, options, cancel);
+  return result;
+}
+
+std::string encode_given(const std::vector<GivenHash>& given) {
+  std::string bytes;
+  for (const GivenHash& g : given) {
+    const std::array<std::uint64_t, 4> record{g.owner, g.tensor, g.hash.lo, g.hash.hi};
+    bytes.append(reinterpret_cast<const char*>(record.data()), sizeof record);
+  }
+  return bytes;
+}
+
+std::vector<GivenHash> decode_given(std::string_view bytes) {
+  std::array<std::uint64_t, 4> record{};
+  if (bytes.size() % sizeof record != 0) {
+    throw Error(Errc::kInternal, fmt::format("{} bytes are no list of hashes", bytes.size()));
+  }
+  std::vector<GivenHash> given(bytes.size() / sizeof record);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    std::memcpy(record.data(), bytes.data() + i * sizeof record, sizeof record);
+    given[i] = {static_cast<std::uint32_t>(record[0]),
+                static_cast<std::uint32_t>(record[1]),
+                {.lo = record[2], .hi = record[3]}};
+  }
+  return given;
 }
 
 }  // namespace preload

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "load/read_method.hpp"
 #include "memory/slab.hpp"
 #include "plan/load_plan.hpp"
+#include "plan/read_plan.hpp"
+#include "plan/source_hashes.hpp"
 
 namespace preload {
 
@@ -26,6 +29,8 @@ struct LoadOptions {
   int device = 0;                         // CUDA ordinal, for device memory
   std::optional<ReadMethod> method = std::nullopt;  // unset: by what is in the page cache
   std::uint64_t chunk_bytes = 0;                    // of the ring's chunks, at most; 0: the default
+  // Called once this rank's memory is ready to be written to by others, before the first read.
+  std::function<void()> before_reading = {};
 };
 
 // Read by the progress reporters while the load runs.
@@ -34,20 +39,59 @@ struct LoadProgress {
   std::atomic<std::uint64_t> total_bytes{0};
 };
 
+// The slabs of the node's other ranks, as far as they are mapped here to be written to.
+class PeerSlabs {
+ public:
+  virtual ~PeerSlabs() = default;
+  virtual std::byte* address(std::uint32_t rank, std::uint32_t slab) const noexcept = 0;
+};
+
+// What one rank loads: its reads, and its memory, fresh from allocate_slabs. `peers` is needed
+// where the reads hand something on.
+struct LoadWork {
+  const LoadPlan& plan;
+  const CopyProgram& program;
+  const Checkpoint& checkpoint;
+  const ReadPlan& reads;
+  SlabMemory& memory;
+  const PeerSlabs* peers = nullptr;
+};
+
+// A part of the hash of one tensor of another rank, by what was handed to it.
+struct GivenHash {
+  std::uint32_t owner = 0;  // rank, by its number on the node
+  std::uint32_t tensor = 0;
+  Hash128 hash = {};
+  friend bool operator==(const GivenHash&, const GivenHash&) = default;
+};
+std::string encode_given(const std::vector<GivenHash>& given);
+std::vector<GivenHash> decode_given(std::string_view bytes);
+
 struct LoadResult {
-  std::vector<Hash128> served;   // per program tensor: over its row-major bytes; aliases repeat
-  std::vector<Hash128> source;   // per plan op: contribution to its source tensor's hash
-  std::uint64_t bytes_read = 0;  // taken from the files, gaps between close rows included
-  double setup_seconds = 0;      // host buffers, pinning, fills: before the first read
-  double seconds = 0;            // first read to last byte hashed
+  std::vector<Hash128> served;             // per program tensor: over its row-major bytes
+  std::vector<SourceRegion> sources;       // what was read, with its part of its tensor's hash
+  std::vector<GivenHash> given;            // one per tensor that something was handed to
+  std::uint64_t bytes_read = 0;            // taken from the files, gaps between close rows included
+  double setup_seconds = 0;                // host buffers, pinning, fills: before the first read
+  double seconds = 0;                      // first read to last byte hashed
   ReadMethod method = ReadMethod::kPread;  // how most bytes were read
 };
 
-// Executes `plan` into `memory`, fresh from allocate_slabs. Throws Error(kCheckpoint) naming file
-// and range when bytes that the headers promised are not there or cannot be read, Error(kDevice)
-// from the GPU, Cancelled.
-LoadResult load(const LoadPlan& plan, const CopyProgram& program, const Checkpoint& checkpoint,
-                SlabMemory& memory, const LoadOptions& options, LoadProgress& progress,
+// Executes `work`. Until finish_load `served` has what this rank's own reads gave. Throws
+// Error(kCheckpoint) naming file and range when bytes that the headers promised are not there or
+// cannot be read, Error(kDevice) from the GPU, Cancelled.
+LoadResult load(const LoadWork& work, const LoadOptions& options, LoadProgress& progress,
                 const Cancel& cancel);
+
+// Completes `result` once every other rank has handed over what it read: adds their parts of the
+// hashes, and hashes what must be read back. Throws Error(kDevice) naming a tensor that did not
+// arrive as it was sent.
+void finish_load(LoadResult& result, const LoadWork& work, const std::vector<GivenHash>& received,
+                 const LoadOptions& options, const Cancel& cancel);
+
+// Both, for a rank that reads all it holds.
+LoadResult load_alone(const LoadPlan& plan, const CopyProgram& program,
+                      const Checkpoint& checkpoint, SlabMemory& memory, const LoadOptions& options,
+                      LoadProgress& progress, const Cancel& cancel);
 
 }  // namespace preload

@@ -2,6 +2,7 @@
 #include "load/pieces.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace preload {
 
@@ -10,16 +11,29 @@ namespace {
 // More would make one chunk's bookkeeping outweigh its bytes.
 constexpr std::uint32_t kMaxPiecesPerChunk = 256;
 
-// Elements of the target per element of the source, in bytes: offsets inside a row scale by it.
-std::uint64_t to_target_bytes(const CopyOp& op, std::uint64_t source_bytes) noexcept {
-  if (!op.converts()) return source_bytes;
-  return source_bytes / (dtype_bits(op.from) / 8) * (dtype_bits(op.to) / 8);
-}
-
 class Cutter {
  public:
   explicit Cutter(std::uint64_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
 
+  void add_block(std::uint32_t index, const FileRows& block) {
+    if (block.rows == 0 || block.row_bytes == 0) return;
+    if (block.row_bytes <= chunk_bytes_) {
+      const std::uint64_t rows_at_once = chunk_bytes_ / block.row_bytes;
+      for (std::uint64_t row = 0; row < block.rows; row += rows_at_once) {
+        add({index, row, std::min(rows_at_once, block.rows - row), 0, block.row_bytes});
+      }
+      return;
+    }
+    for (std::uint64_t row = 0; row < block.rows; ++row) {
+      for (std::uint64_t begin = 0; begin < block.row_bytes; begin += chunk_bytes_) {
+        add({index, row, 1, begin, std::min(chunk_bytes_, block.row_bytes - begin)});
+      }
+    }
+  }
+
+  ChunkList take() { return std::move(list_); }
+
+ private:
   void add(const Piece& piece) {
     const std::uint64_t bytes = piece.total_bytes();
     auto& chunks = list_.chunks;
@@ -32,74 +46,85 @@ class Cutter {
     chunks.back().bytes += bytes;
   }
 
-  void add_op(std::uint32_t index, const CopyOp& op) {
-    if (op.rows == 0 || op.row_bytes == 0) return;
-    if (op.row_bytes <= chunk_bytes_) {
-      const std::uint64_t rows_at_once = chunk_bytes_ / op.row_bytes;
-      for (std::uint64_t row = 0; row < op.rows; row += rows_at_once) {
-        add({index, row, std::min(rows_at_once, op.rows - row), 0, op.row_bytes});
-      }
-      return;
-    }
-    for (std::uint64_t row = 0; row < op.rows; ++row) {
-      for (std::uint64_t begin = 0; begin < op.row_bytes; begin += chunk_bytes_) {
-        add({index, row, 1, begin, std::min(chunk_bytes_, op.row_bytes - begin)});
-      }
-    }
-  }
-
-  ChunkList take() { return std::move(list_); }
-
- private:
   std::uint64_t chunk_bytes_;
   ChunkList list_;
 };
 
-}  // namespace
-
-CopyOp join_rows(const CopyOp& op) noexcept {
-  CopyOp joined = op;
-  if (op.rows > 1 && op.file_stride == op.row_bytes && op.target_stride == target_row_bytes(op)) {
-    joined.row_bytes = op.rows * op.row_bytes;
-    joined.rows = 1;
+// Makes `piece` a part of `last`, which it follows in the buffer, if both are one.
+bool join(Piece& last, const Piece& piece) noexcept {
+  if (last.block != piece.block) return false;
+  if (last.begin == piece.begin && last.bytes == piece.bytes && last.row + last.rows == piece.row) {
+    last.rows += piece.rows;
+    return true;
   }
-  if (joined.row_bytes == 0) joined.rows = 0;
-  return joined;
+  if (last.rows == 1 && piece.rows == 1 && last.row == piece.row &&
+      last.begin + last.bytes == piece.begin) {
+    last.bytes += piece.bytes;
+    return true;
+  }
+  return false;
 }
 
-ChunkList cut_into_chunks(const std::vector<CopyOp>& ops, std::uint64_t chunk_bytes) {
+}  // namespace
+
+ChunkList cut_into_chunks(std::span<const ReadBlock> blocks, std::uint64_t chunk_bytes) {
   Cutter cutter(chunk_bytes);
-  for (std::size_t i = 0; i < ops.size(); ++i) cutter.add_op(static_cast<std::uint32_t>(i), ops[i]);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    cutter.add_block(static_cast<std::uint32_t>(i), blocks[i]);
+  }
   return cutter.take();
 }
 
-std::uint64_t file_offset(const CopyOp& op, const Piece& piece) noexcept {
-  return op.file_offset + piece.row * op.file_stride + piece.begin;
+BatchList group_chunks(const ChunkList& list, std::uint64_t batch_bytes) {
+  BatchList result;
+  for (std::uint32_t c = 0; c < list.chunks.size(); ++c) {
+    const Chunk& chunk = list.chunks[c];
+    if (result.batches.empty() || result.batches.back().placed.bytes + chunk.bytes > batch_bytes) {
+      result.batches.push_back({c, 0, {static_cast<std::uint32_t>(result.pieces.size()), 0, 0}});
+    }
+    Batch& batch = result.batches.back();
+    ++batch.count;
+    batch.placed.bytes += chunk.bytes;
+    for (std::uint32_t i = chunk.first; i < chunk.first + chunk.count; ++i) {
+      if (batch.placed.count > 0 && join(result.pieces.back(), list.pieces[i])) continue;
+      result.pieces.push_back(list.pieces[i]);
+      ++batch.placed.count;
+    }
+  }
+  return result;
 }
 
-std::uint64_t source_offset(const CopyOp& op, const Piece& piece) noexcept {
-  return op.source_offset + piece.row * op.file_stride + piece.begin;
+std::uint64_t file_offset(const FileRows& rows, const Piece& piece) noexcept {
+  return rows.file_offset + piece.row * rows.file_stride + piece.begin;
 }
 
-std::uint64_t target_offset(const CopyOp& op, const Piece& piece) noexcept {
-  return op.target_offset + piece.row * op.target_stride + to_target_bytes(op, piece.begin);
+std::uint64_t source_offset(const FileRows& rows, const Piece& piece) noexcept {
+  return rows.source_offset + piece.row * rows.file_stride + piece.begin;
 }
 
-std::uint64_t target_bytes(const CopyOp& op, const Piece& piece) noexcept {
-  return to_target_bytes(op, piece.bytes);
+bool is_file_run(const FileRows& rows, const Piece& piece) noexcept {
+  return piece.rows == 1 || rows.file_stride == piece.bytes;
 }
 
-bool is_file_run(const CopyOp& op, const Piece& piece) noexcept {
-  return piece.rows == 1 || op.file_stride == piece.bytes;
+std::optional<Share> share_of(const Piece& piece, const Delivery& delivery) noexcept {
+  const std::uint64_t begin = std::max(piece.begin, delivery.begin);
+  const std::uint64_t end = std::min(piece.begin + piece.bytes, delivery.begin + delivery.bytes);
+  if (begin >= end) return std::nullopt;
+  const std::uint64_t moved =
+      piece.row * delivery.target_stride + delivery.to_target(begin - delivery.begin);
+  return Share{begin - piece.begin, end - begin, delivery.slab_offset + moved,
+               delivery.target_offset + moved, delivery.to_target(end - begin)};
 }
 
-bool is_target_run(const CopyOp& op, const Piece& piece) noexcept {
-  return piece.rows == 1 || op.target_stride == target_bytes(op, piece);
+bool goes_straight(const Piece& piece, const Delivery& delivery, const Share& share) noexcept {
+  return !delivery.converts() && share.bytes == piece.bytes &&
+         (piece.rows == 1 || delivery.target_stride == share.bytes);
 }
 
-bool hashes_alike(const CopyOp& op) noexcept {
-  return !op.converts() && op.source_offset == op.target_offset &&
-         (op.rows == 1 || op.file_stride == op.target_stride);
+bool hashes_alike(const FileRows& rows, const Delivery& delivery) noexcept {
+  return !delivery.converts() && delivery.begin == 0 && delivery.bytes == rows.row_bytes &&
+         rows.source_offset == delivery.target_offset &&
+         (rows.rows == 1 || rows.file_stride == delivery.target_stride);
 }
 
 }  // namespace preload

@@ -50,15 +50,14 @@ void check_against_header(int fd, const SourceFile& file, const std::string& sho
 
 }  // namespace
 
-SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>& ops,
+SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<std::uint32_t>& files,
                          std::optional<ReadMethod> method) {
   files_.resize(checkpoint.files.size());
-  for (const CopyOp& op : ops) {
-    if (op.rows == 0 || op.row_bytes == 0) continue;
-    Open& open = files_.at(op.file);
+  for (const std::uint32_t file : files) {
+    Open& open = files_.at(file);
     if (open.fd) continue;
-    const std::string path = checkpoint.directory + "/" + checkpoint.files[op.file].name;
-    open.file = &checkpoint.files[op.file];
+    const std::string path = checkpoint.directory + "/" + checkpoint.files[file].name;
+    open.file = &checkpoint.files[file];
     open.shown = fmt::format("'{}'", path);
     open.fd = open_fd(AT_FDCWD, path, O_RDONLY, 0, Errc::kCheckpoint);
     check_against_header(open.fd.get(), *open.file, open.shown);
@@ -99,6 +98,11 @@ std::uint64_t SourceFiles::bytes_read() const noexcept {
   std::uint64_t sum = 0;
   for (const auto& bytes : bytes_by_) sum += bytes.load(std::memory_order_relaxed);
   return sum;
+}
+
+bool SourceFiles::reads_past_the_cache() const noexcept {
+  return std::ranges::any_of(files_,
+                             [](const Open& open) { return open.method == ReadMethod::kDirect; });
 }
 
 ReadMethod SourceFiles::main_method() const noexcept {
@@ -180,14 +184,14 @@ void SourceFiles::check_unchanged() const {
   }
 }
 
-void read_rows(SourceFiles& files, const CopyOp& op, const Piece& piece, std::span<std::byte> out,
-               std::span<std::byte> scratch) {
-  const std::uint64_t first = file_offset(op, piece);
-  if (is_file_run(op, piece)) {
-    files.read(op.file, first, out.first(piece.total_bytes()));
+void read_rows(SourceFiles& files, const FileRows& rows, const Piece& piece,
+               std::span<std::byte> out, std::span<std::byte> scratch) {
+  const std::uint64_t first = file_offset(rows, piece);
+  if (is_file_run(rows, piece)) {
+    files.read(rows.file, first, out.first(piece.total_bytes()));
     return;
   }
-  const std::uint64_t stride = op.file_stride;
+  const std::uint64_t stride = rows.file_stride;
   std::uint64_t rows_at_once = 1;
   if (stride > piece.bytes && stride - piece.bytes <= kMaxGapBytes &&
       scratch.size() >= stride + piece.bytes) {
@@ -197,11 +201,11 @@ void read_rows(SourceFiles& files, const CopyOp& op, const Piece& piece, std::sp
     std::byte* const to = out.data() + row * piece.bytes;
     const std::uint64_t offset = first + row * stride;
     if (rows_at_once == 1) {
-      files.read(op.file, offset, {to, piece.bytes});
+      files.read(rows.file, offset, {to, piece.bytes});
       continue;
     }
     const std::uint64_t count = std::min(rows_at_once, piece.rows - row);
-    files.read(op.file, offset, scratch.first((count - 1) * stride + piece.bytes));
+    files.read(rows.file, offset, scratch.first((count - 1) * stride + piece.bytes));
     for (std::uint64_t i = 0; i < count; ++i) {
       std::memcpy(to + i * piece.bytes, scratch.data() + i * stride, piece.bytes);
     }

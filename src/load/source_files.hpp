@@ -22,10 +22,10 @@ namespace preload {
 // Thread-safe.
 class SourceFiles {
  public:
-  // Opens the files that `ops` name and settles how each is read: as `method` says, else by pread
-  // where the file is in the page cache or on a network file system, else past the page cache.
-  // Throws Error(kCheckpoint) when one is gone, short or changed.
-  SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>& ops,
+  // Opens the files with these numbers and settles how each is read: as `method` says, else by
+  // pread where the file is in the page cache or on a network file system, else past the page
+  // cache. Throws Error(kCheckpoint) when one is gone, short or changed.
+  SourceFiles(const Checkpoint& checkpoint, const std::vector<std::uint32_t>& files,
               std::optional<ReadMethod> method = std::nullopt);
 
   // All of `out`, or Error(kCheckpoint) with file, offset and missing bytes.
@@ -33,7 +33,8 @@ class SourceFiles {
   // Throws Error(kCheckpoint) naming a file that changed since its headers were read.
   void check_unchanged() const;
   std::uint64_t bytes_read() const noexcept;
-  ReadMethod main_method() const noexcept;  // how most bytes were read
+  ReadMethod main_method() const noexcept;     // how most bytes were read
+  bool reads_past_the_cache() const noexcept;  // any of the files
 
  private:
   struct Open {
@@ -58,7 +59,7 @@ class SourceFiles {
 
 // Reads a piece's rows into `out`, one after the other. Rows that lie close together are read with
 // what is between them into `scratch` and gathered from there.
-void read_rows(SourceFiles& files, const CopyOp& op, const Piece& piece, std::span<std::byte> out,
-               std::span<std::byte> scratch);
+void read_rows(SourceFiles& files, const FileRows& rows, const Piece& piece,
+               std::span<std::byte> out, std::span<std::byte> scratch);
 
 }  // namespace preload

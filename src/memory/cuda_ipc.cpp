@@ -35,6 +35,10 @@ void CudaIpc::free_all() noexcept {
   slabs_.clear();
 }
 
+std::vector<Fd> CudaIpc::share() const {
+  throw Error(Errc::kDevice, "memory for --export cuda-ipc cannot be written by other ranks");
+}
+
 std::vector<SlabHandle> CudaIpc::export_handles() {
   std::vector<SlabHandle> handles;
   handles.reserve(slabs_.size());

@@ -18,6 +18,7 @@ class CudaIpc final : public SlabMemory {
 
   HandleKind kind() const noexcept override { return HandleKind::kCudaIpc; }
   std::byte* address(std::uint32_t slab) const noexcept override { return slabs_[slab].address; }
+  std::vector<Fd> share() const override;
   std::vector<SlabHandle> export_handles() override;
   void unmap() noexcept override {}  // the handles need the allocation
 

@@ -90,20 +90,29 @@ std::byte* CudaVmm::address(std::uint32_t slab) const noexcept {
   return reinterpret_cast<std::byte*>(slabs_[slab].address);
 }
 
-std::vector<SlabHandle> CudaVmm::export_handles() {
-  std::vector<SlabHandle> handles;
-  handles.reserve(slabs_.size());
+std::vector<Fd> CudaVmm::share() const {
+  std::vector<Fd> fds;
   for (const Slab& slab : slabs_) {
     int fd = -1;
     check_cuda(cuda_driver().export_handle(&fd, slab.allocation,
                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
                "exporting GPU memory as a file descriptor");
+    fds.emplace_back(fd);
+    check_sys(fcntl(fd, F_SETFD, FD_CLOEXEC), "marking a GPU memory descriptor close-on-exec");
+  }
+  return fds;
+}
+
+std::vector<SlabHandle> CudaVmm::export_handles() {
+  std::vector<Fd> fds = share();
+  std::vector<SlabHandle> handles;
+  handles.reserve(slabs_.size());
+  for (std::size_t i = 0; i < slabs_.size(); ++i) {
     SlabHandle handle;
     handle.kind = HandleKind::kVmm;
-    handle.cls = slab.spec.cls;
-    handle.bytes = slab.spec.bytes;
-    handle.fd = Fd(fd);
-    check_sys(fcntl(fd, F_SETFD, FD_CLOEXEC), "marking a GPU memory descriptor close-on-exec");
+    handle.cls = slabs_[i].spec.cls;
+    handle.bytes = slabs_[i].spec.bytes;
+    handle.fd = std::move(fds[i]);
     handles.push_back(std::move(handle));
   }
   return handles;
@@ -120,6 +129,57 @@ void CudaVmm::unmap() noexcept {
     slab.mapped = false;
     slab.address = 0;
     slab.allocation = 0;
+  }
+}
+
+PeerVmm::PeerVmm(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds, int device) {
+  for (const SlabSpec& slab : slabs) slabs_.push_back({.bytes = slab.bytes});
+  try {
+    for (std::size_t i = 0; i < slabs_.size(); ++i) map(slabs_[i], fds[i].get(), device);
+  } catch (...) {
+    unmap();
+    throw;
+  }
+}
+
+void PeerVmm::map(Slab& slab, int fd, int device) {
+  const CudaDriver& driver = cuda_driver();
+  CUmemGenericAllocationHandle allocation = 0;
+  // The driver takes the descriptor's number in place of a pointer.
+  void* const handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
+  check_cuda(driver.import_handle(&allocation, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+             "importing another rank's GPU memory");
+  // The mapping keeps the memory: this reference to the allocation is dropped at once.
+  struct Release {
+    const CudaDriver& driver;
+    CUmemGenericAllocationHandle allocation;
+    ~Release() { driver.mem_release(allocation); }
+  } release{driver, allocation};
+  CUdeviceptr address = 0;
+  check_cuda(driver.address_reserve(&address, slab.bytes, 0, 0, 0), "reserving GPU address space");
+  slab.address = address;
+  check_cuda(driver.mem_map(address, slab.bytes, 0, allocation, 0),
+             "mapping another rank's GPU memory");
+  slab.mapped = true;
+  CUmemAccessDesc access{};
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.location.id = device;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  check_cuda(
+      driver.set_access(address, slab.bytes, &access, 1),
+      "making another rank's GPU memory writable (is there a direct link between the GPUs?)");
+}
+
+std::byte* PeerVmm::address(std::uint32_t slab) const noexcept {
+  return reinterpret_cast<std::byte*>(slabs_[slab].address);
+}
+
+void PeerVmm::unmap() noexcept {
+  std::string reason;
+  const CudaDriver* driver = find_cuda_driver(reason);
+  for (Slab& slab : slabs_) {
+    if (slab.mapped) driver->mem_unmap(slab.address, slab.bytes);
+    if (slab.address != 0) driver->address_free(slab.address, slab.bytes);
   }
 }
 

@@ -19,6 +19,7 @@ class CudaVmm final : public SlabMemory {
 
   HandleKind kind() const noexcept override { return HandleKind::kVmm; }
   std::byte* address(std::uint32_t slab) const noexcept override;
+  std::vector<Fd> share() const override;
   std::vector<SlabHandle> export_handles() override;
   void unmap() noexcept override;
 
@@ -33,6 +34,27 @@ class CudaVmm final : public SlabMemory {
   void allocate(Slab& slab);
 
   int device_;
+  std::vector<Slab> slabs_;
+};
+
+// Another process's slabs, on this GPU or one that it reaches directly.
+class PeerVmm final : public MappedSlabs {
+ public:
+  PeerVmm(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds, int device);
+  ~PeerVmm() override { unmap(); }
+  PeerVmm(const PeerVmm&) = delete;
+  PeerVmm& operator=(const PeerVmm&) = delete;
+  std::byte* address(std::uint32_t slab) const noexcept override;
+
+ private:
+  struct Slab {
+    std::uint64_t bytes = 0;
+    unsigned long long address = 0;  // CUdeviceptr
+    bool mapped = false;
+  };
+  void map(Slab& slab, int fd, int device);
+  void unmap() noexcept;
+
   std::vector<Slab> slabs_;
 };
 

@@ -32,6 +32,12 @@ HostMemfd::HostMemfd(const std::vector<SlabSpec>& slabs) {
   }
 }
 
+std::vector<Fd> HostMemfd::share() const {
+  std::vector<Fd> fds;
+  for (const Slab& slab : slabs_) fds.push_back(duplicate(slab.fd.get()));
+  return fds;
+}
+
 std::vector<SlabHandle> HostMemfd::export_handles() {
   std::vector<SlabHandle> handles;
   handles.reserve(slabs_.size());
@@ -51,6 +57,13 @@ void HostMemfd::unmap() noexcept {
   for (Slab& slab : slabs_) {
     slab.mapping = Mapping();
     slab.fd.reset();
+  }
+}
+
+PeerMemfds::PeerMemfds(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds) {
+  for (std::size_t i = 0; i < slabs.size(); ++i) {
+    mappings_.push_back(
+        map_fd(fds[i].get(), slabs[i].bytes, true, "another rank's slab of host memory"));
   }
 }
 

@@ -17,6 +17,7 @@ class HostMemfd final : public SlabMemory {
   std::byte* address(std::uint32_t slab) const noexcept override {
     return slabs_[slab].mapping.data();
   }
+  std::vector<Fd> share() const override;
   std::vector<SlabHandle> export_handles() override;
   void unmap() noexcept override;
 
@@ -27,6 +28,15 @@ class HostMemfd final : public SlabMemory {
     Mapping mapping;
   };
   std::vector<Slab> slabs_;
+};
+
+class PeerMemfds final : public MappedSlabs {
+ public:
+  PeerMemfds(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds);
+  std::byte* address(std::uint32_t slab) const noexcept override { return mappings_[slab].data(); }
+
+ private:
+  std::vector<Mapping> mappings_;
 };
 
 }  // namespace preload

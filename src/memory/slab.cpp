@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/slab.hpp"
 
+#include <fmt/format.h>
+
 #include "memory/host_memfd.hpp"
 #ifdef PRELOAD_HAVE_CUDA
 #include "memory/cuda_ipc.hpp"
@@ -40,6 +42,21 @@ std::unique_ptr<SlabMemory> allocate_slabs(HandleKind kind, const std::vector<Sl
 #endif
   }
   throw Error(Errc::kInternal, "unknown kind of slab memory");
+}
+
+std::unique_ptr<MappedSlabs> map_peer_slabs(HandleKind kind, const std::vector<SlabSpec>& slabs,
+                                            const std::vector<Fd>& fds,
+                                            [[maybe_unused]] int device) {
+  if (fds.size() != slabs.size()) {
+    throw Error(Errc::kDevice,
+                fmt::format("another rank sent {} slabs instead of {}", fds.size(), slabs.size()));
+  }
+  if (kind == HandleKind::kHost) return std::make_unique<PeerMemfds>(slabs, fds);
+#ifdef PRELOAD_HAVE_CUDA
+  if (kind == HandleKind::kVmm) return std::make_unique<PeerVmm>(slabs, fds, device);
+#endif
+  throw Error(Errc::kDevice, fmt::format("memory of kind {} cannot be written by other ranks",
+                                         handle_kind_name(kind)));
 }
 
 }  // namespace preload

@@ -32,6 +32,9 @@ class SlabMemory {
   virtual HandleKind kind() const noexcept = 0;
   // First byte of each slab in this process's address space: host or device pointer.
   virtual std::byte* address(std::uint32_t slab) const noexcept = 0;
+  // One descriptor per slab, for other ranks of this node to write while this one loads; see
+  // map_peer_slabs. Throws Error(kDevice) for cuda-ipc, which has none.
+  virtual std::vector<Fd> share() const = 0;
   // Nothing may be written afterwards. Host slabs are sealed.
   virtual std::vector<SlabHandle> export_handles() = 0;
   // Gives the mappings up; what was exported lives on (except cuda-ipc, which needs them).
@@ -42,5 +45,16 @@ class SlabMemory {
 // failure. `device` is the CUDA ordinal; ignored for host memory.
 std::unique_ptr<SlabMemory> allocate_slabs(HandleKind kind, const std::vector<SlabSpec>& slabs,
                                            int device);
+
+// Another rank's slabs, mapped here to be written to; unmapped on destruction. Device memory may
+// lie on another GPU than `device`, which writes to it.
+class MappedSlabs {
+ public:
+  virtual ~MappedSlabs() = default;
+  virtual std::byte* address(std::uint32_t slab) const noexcept = 0;
+};
+// `fds` as share() gave them. Throws Error(kDevice or kMemory) when they cannot be mapped.
+std::unique_ptr<MappedSlabs> map_peer_slabs(HandleKind kind, const std::vector<SlabSpec>& slabs,
+                                            const std::vector<Fd>& fds, int device);
 
 }  // namespace preload

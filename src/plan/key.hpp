@@ -14,6 +14,7 @@ namespace preload {
 struct SourceHash {
   std::uint32_t source = 0;
   Hash128 hash;
+  friend bool operator==(const SourceHash&, const SourceHash&) = default;
 };
 
 // SHA-256 over the canonical list of {name, dtype, shape, H} of what is consumed and

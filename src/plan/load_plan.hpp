@@ -8,19 +8,25 @@
 
 namespace preload {
 
-// The unit of reading and placing: `rows` rows of `row_bytes` source bytes. Every strided move
-// becomes a few of these; a contiguous one is a single row.
-struct CopyOp {
+// `rows` rows of `row_bytes` in a file, all of one source tensor. What is contiguous is one row.
+struct FileRows {
   std::uint32_t file = 0;
   std::uint64_t file_offset = 0;  // of the first row
-  std::uint64_t file_stride = 0;  // bytes between rows in the file
+  std::uint64_t file_stride = 0;  // bytes between rows
   std::uint64_t rows = 1;
-  std::uint64_t row_bytes = 0;      // source bytes
+  std::uint64_t row_bytes = 0;
+  std::uint32_t source = 0;         // source tensor
+  std::uint64_t source_offset = 0;  // bytes from its first byte, first row
+
+  std::uint64_t bytes() const noexcept { return rows * row_bytes; }
+  friend bool operator==(const FileRows&, const FileRows&) = default;
+};
+
+// Rows of a file and their place in a target tensor. Every strided move becomes a few of these.
+struct CopyOp : FileRows {
   std::uint32_t tensor = 0;         // target tensor (program index)
   std::uint64_t target_offset = 0;  // bytes from the target tensor's first byte
   std::uint64_t target_stride = 0;  // bytes between rows in the target
-  std::uint32_t source = 0;         // source tensor
-  std::uint64_t source_offset = 0;  // bytes from the source tensor's first byte, first row
   // Value conversion of the elements when from != to.
   DType from = DType::kBF16;
   DType to = DType::kBF16;

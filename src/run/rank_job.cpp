@@ -13,6 +13,7 @@
 #include "load/hash_files.hpp"
 #include "memory/device.hpp"
 #include "run/cpu_binding.hpp"
+#include "run/node_memory.hpp"
 #include "run/residency_build.hpp"
 #include "run/source_audit.hpp"
 
@@ -101,20 +102,14 @@ void RankJob::take_place() {
 
 Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
   const Cancel& cancel = control_.cancel();
-  const RankPlan plan = plan_rank(group_, options_.model, launch_, cancel);
+  RankPlan plan = plan_rank(group_, options_, launch_, cancel);
   bytes_ = plan.load.slabs.total_bytes();
-  progress_.total_bytes = plan.load.read_bytes;
+  progress_.total_bytes = plan.reads.read_bytes;
 
   const CpuBinding binding(launch_.device.device);
   log::info(binding.account());
   memory = allocate_slabs(kind_, plan.load.slabs.slabs, launch_.device.ordinal);
-  LoadOptions how;
-  how.ring_bytes = options_.ring_bytes;
-  how.threads = options_.threads;
-  how.method = options_.reader;
-  how.device = launch_.device.ordinal;
-  const LoadResult result =
-      load(plan.load, plan.program, plan.checkpoint, *memory, how, progress_, cancel);
+  const LoadResult result = fill(plan, *memory);
   const double rate = result.seconds > 0 ? static_cast<double>(result.bytes_read) /
                                                static_cast<double>(kGiB) / result.seconds
                                          : 0;
@@ -125,6 +120,44 @@ Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
       audit_sources(group_, plan, result, options_.threads, cancel);
   if (launch_.coords.global == 0) remember_hashes(plan.checkpoint, sources);
   return build_residency(options_, launch_, plan, result, sources, endpoint_);
+}
+
+// Reads this rank's part of what its node reads, and waits for what the others read for it.
+LoadResult RankJob::fill(RankPlan& plan, SlabMemory& memory) {
+  const Cancel& cancel = control_.cancel();
+  LoadOptions how;
+  how.ring_bytes = options_.ring_bytes;
+  how.threads = options_.threads;
+  how.method = options_.reader;
+  how.device = launch_.device.ordinal;
+  if (!may_spread(options_, launch_)) {
+    const LoadWork work{plan.load, plan.program, plan.checkpoint, plan.reads, memory};
+    LoadResult result = load(work, how, progress_, cancel);
+    finish_load(result, work, {}, how, cancel);
+    return result;
+  }
+  const NodeMemory peers(group_, options_, launch_, memory, plan, cancel);
+  progress_.total_bytes = plan.reads.read_bytes;
+  how.before_reading = [&] {
+    group_.barrier({"every rank's memory to be ready", cancel, kSlowestRank});
+  };
+  const LoadWork work{plan.load, plan.program, plan.checkpoint, plan.reads, memory, &peers};
+  LoadResult result = load(work, how, progress_, cancel);
+  const int first = launch_.place.global - launch_.place.local;
+  std::vector<std::vector<GivenHash>> by_rank(static_cast<std::size_t>(group_.size()));
+  for (const GivenHash& given : result.given) {
+    by_rank.at(static_cast<std::size_t>(first) + given.owner).push_back(given);
+  }
+  std::vector<std::string> parts;
+  for (const auto& given : by_rank) parts.push_back(encode_given(given));
+  std::vector<GivenHash> received;
+  for (const std::string& part : group_.all_to_all(
+           parts, {"this node's other ranks to finish loading", cancel, kSlowestRank})) {
+    const std::vector<GivenHash> given = decode_given(part);
+    received.insert(received.end(), given.begin(), given.end());
+  }
+  finish_load(result, work, received, how, cancel);
+  return result;
 }
 
 // What is exported lives on by itself, so that serving takes no MPI and no CUDA context.

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/rank_plan.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/bytes.hpp"
+#include "base/fd.hpp"
 #include "base/log.hpp"
+#include "load/file_system.hpp"
 #include "model/layout.hpp"
+#include "plan/spread_choice.hpp"
 
 namespace preload::run {
 namespace {
@@ -29,20 +34,77 @@ Checkpoint share_checkpoint(Group& group, const cli::ModelOptions& options, cons
   return group.rank() == 0 ? std::move(checkpoint) : decode_checkpoint(bytes);
 }
 
+bool is_hot(const Checkpoint& checkpoint) {
+  // A few files say it for all of them: they come and go together.
+  constexpr std::size_t kSampled = 4;
+  const std::size_t step = std::max<std::size_t>(1, checkpoint.files.size() / kSampled);
+  for (std::size_t i = 0; i < checkpoint.files.size(); i += step) {
+    const SourceFile& file = checkpoint.files[i];
+    const Fd fd =
+        open_fd(AT_FDCWD, checkpoint.directory + "/" + file.name, O_RDONLY, 0, Errc::kCheckpoint);
+    if (file_system_kind(fd.get()) == FileSystemKind::kMemory) continue;
+    if (!is_in_page_cache(fd.get(), file.bytes)) return false;
+  }
+  return true;
+}
+
+// Every rank of a node must plan with the same facts: its first rank looks.
+bool is_hot_on_node(Group& group, const Checkpoint& checkpoint, const Launch& launch,
+                    const Cancel& cancel) {
+  const int leader = launch.place.global - launch.place.local;
+  std::string mine;
+  if (launch.place.local == 0) mine = is_hot(checkpoint) ? "hot" : "cold";
+  return group.all_gather(mine, {"every node to look at its page cache", cancel})
+             .at(static_cast<std::size_t>(leader)) == "hot";
+}
+
+void plan_reads(Group& group, const cli::ServeOptions& options, const Launch& launch,
+                const Cancel& cancel, RankPlan& plan) {
+  const auto self = static_cast<std::size_t>(launch.place.local);
+  if (!may_spread(options, launch)) {
+    plan.reads = plan_own_reads({&plan.program, &plan.load}, static_cast<std::uint32_t>(self));
+    return;
+  }
+  const bool hot = is_hot_on_node(group, plan.checkpoint, launch, cancel);
+  std::vector<CopyProgram> programs;
+  std::vector<LoadPlan> plans;
+  const int first = launch.place.global - launch.place.local;
+  for (int rank = first; rank < first + launch.place.local_size; ++rank) {
+    programs.push_back(make_program(plan.checkpoint, plan.spec, options.model.layout, launch.sizes,
+                                    coords_of(rank, launch.sizes)));
+    plans.push_back(plan_load(programs.back(), plan.checkpoint));
+    plan.node_slabs.push_back(plans.back().slabs.slabs);
+    cancel.check();
+  }
+  std::vector<NodeMember> members;
+  for (std::size_t i = 0; i < plans.size(); ++i) members.push_back({&programs[i], &plans[i]});
+  plan.reads = plan_node_reads(members, options.spread, usual_rates(launch.cuda, hot)).at(self);
+  if (plan.reads.sent_bytes + plan.reads.received_bytes == 0) return;
+  log::info(fmt::format("this rank reads {} for its node, hands {} on and is handed {}",
+                        format_bytes(plan.reads.read_bytes), format_bytes(plan.reads.sent_bytes),
+                        format_bytes(plan.reads.received_bytes)));
+}
+
 }  // namespace
 
-RankPlan plan_rank(Group& group, const cli::ModelOptions& options, const Launch& launch,
+bool may_spread(const cli::ServeOptions& options, const Launch& launch) {
+  const bool writable = !launch.cuda || options.export_kind == HandleKind::kVmm;
+  return launch.sizes.world() > 1 && options.spread != Spread::kNever && writable;
+}
+
+RankPlan plan_rank(Group& group, const cli::ServeOptions& options, const Launch& launch,
                    const Cancel& cancel) {
   RankPlan plan;
-  plan.checkpoint = share_checkpoint(group, options, cancel);
-  plan.spec = parse_model_spec(plan.checkpoint.config_json, options.hf_overrides);
+  plan.checkpoint = share_checkpoint(group, options.model, cancel);
+  plan.spec = parse_model_spec(plan.checkpoint.config_json, options.model.hf_overrides);
   plan.program =
-      make_program(plan.checkpoint, plan.spec, options.layout, launch.sizes, launch.coords);
+      make_program(plan.checkpoint, plan.spec, options.model.layout, launch.sizes, launch.coords);
   check_program(plan.program, plan.checkpoint);
   plan.load = plan_load(plan.program, plan.checkpoint);
   log::info(fmt::format("{} tensors of {} files; this rank holds {} tensors in {}",
                         plan.checkpoint.tensors.size(), plan.checkpoint.files.size(),
                         plan.program.tensors.size(), format_bytes(plan.load.slabs.total_bytes())));
+  plan_reads(group, options, launch, cancel, plan);
   group.barrier({"every rank's plan", cancel});
   return plan;
 }

@@ -6,6 +6,7 @@
 #include "comm/mpi_session.hpp"
 #include "model/model_spec.hpp"
 #include "plan/load_plan.hpp"
+#include "plan/read_plan.hpp"
 #include "run/launch.hpp"
 
 namespace preload::run {
@@ -16,11 +17,17 @@ struct RankPlan {
   ModelSpec spec;
   CopyProgram program;
   LoadPlan load;
+  ReadPlan reads;
+  std::vector<std::vector<SlabSpec>> node_slabs;  // of every rank of this node
 };
 
-// Collective. Rank 0 reads index and headers, once per job, and every rank plans its own part from
-// the same value. Returns when every rank has planned: nothing is allocated before.
-RankPlan plan_rank(Group& group, const cli::ModelOptions& options, const Launch& launch,
+// Whether ranks of a node may hand each other what they read. The same on every rank.
+bool may_spread(const cli::ServeOptions& options, const Launch& launch);
+
+// Collective. Rank 0 reads index and headers, once per job, and every rank plans from the same
+// value its own part, and what its node reads. Returns when every rank has planned: nothing is
+// allocated before.
+RankPlan plan_rank(Group& group, const cli::ServeOptions& options, const Launch& launch,
                    const Cancel& cancel);
 
 }  // namespace preload::run

@@ -15,13 +15,10 @@ namespace {
 // wait that nothing else would.
 constexpr std::chrono::hours kLoadTimeout{24};
 
-std::vector<std::vector<SourceRegion>> regions_by_auditor(const LoadPlan& plan,
-                                                          const LoadResult& result, int ranks) {
+std::vector<std::vector<SourceRegion>> regions_by_auditor(const LoadResult& result, int ranks) {
   std::vector<std::vector<SourceRegion>> parts(static_cast<std::size_t>(ranks));
-  for (std::size_t i = 0; i < plan.ops.size(); ++i) {
-    const CopyOp& op = plan.ops[i];
-    parts[op.source % parts.size()].push_back(
-        {op.source, op.source_offset, op.rows, op.row_bytes, op.file_stride, result.source[i]});
+  for (const SourceRegion& region : result.sources) {
+    parts[region.source % parts.size()].push_back(region);
   }
   return parts;
 }
@@ -48,7 +45,7 @@ std::vector<SourceHash> share(Group& group, const std::vector<SourceHash>& mine,
 std::vector<SourceHash> audit_sources(Group& group, const RankPlan& plan, const LoadResult& result,
                                       int threads, const Cancel& cancel) {
   std::vector<std::string> parts;
-  for (const auto& regions : regions_by_auditor(plan.load, result, group.size())) {
+  for (const auto& regions : regions_by_auditor(result, group.size())) {
     parts.push_back(encode_regions(regions));
   }
   std::vector<SourceRegion> mine;

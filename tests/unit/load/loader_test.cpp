@@ -28,8 +28,8 @@ Loaded load_on_host(const RandomLoad& random, const LoadOptions& options) {
   Loaded loaded;
   loaded.memory = allocate_slabs(HandleKind::kHost, random.plan.slabs.slabs, -1);
   LoadProgress progress;
-  loaded.result = load(random.plan, random.program, random.checkpoint, *loaded.memory, options,
-                       progress, Cancel());
+  loaded.result = load_alone(random.plan, random.program, random.checkpoint, *loaded.memory,
+                             options, progress, Cancel());
   EXPECT_EQ(progress.total_bytes, random.op_bytes());
   EXPECT_EQ(progress.bytes, random.op_bytes());
   return loaded;
@@ -45,7 +45,7 @@ void expect_right(const RandomLoad& random, const Loaded& loaded) {
     ASSERT_TRUE(got == extents[t]) << random.program.tensors[t].name << " differs";
   }
   EXPECT_EQ(loaded.result.served, random.expected_served());
-  EXPECT_EQ(loaded.result.source, random.expected_source());
+  EXPECT_EQ(test::source_hashes(loaded.result), random.expected_source());
 }
 
 std::string error_of(const std::function<void()>& body, Errc expected) {
@@ -143,7 +143,7 @@ TEST(Loader, StopsWhenCancelledAndCarriesTheStatus) {
   cancel.request({143, "terminated"});
   LoadProgress progress;
   try {
-    load(random.plan, random.program, random.checkpoint, *memory, {}, progress, cancel);
+    load_alone(random.plan, random.program, random.checkpoint, *memory, {}, progress, cancel);
     FAIL() << "a cancelled load went on";
   } catch (const Cancelled& cancelled) {
     EXPECT_EQ(cancelled.status(), 143);
@@ -166,7 +166,7 @@ TEST(Loader, LoadsAPlanWithoutOps) {
   random.plan.fills.clear();
   const LoadResult result = load_on_host(random, {}).result;
   EXPECT_EQ(result.bytes_read, 0U);
-  EXPECT_TRUE(result.source.empty());
+  EXPECT_TRUE(result.sources.empty());
   EXPECT_EQ(result.served.size(), random.program.tensors.size());
 }
 
@@ -179,22 +179,6 @@ TEST(RunThreads, ThrowsTheFirstExceptionOnceAllHaveEnded) {
   };
   EXPECT_EQ(error_of([&] { run_threads(4, body); }, Errc::kDevice), "the one");
   EXPECT_EQ(ended, 3);
-}
-
-TEST(RingShape, SharesTheRingOutAndGivesThreadsUpBeforeChunksGetTooSmall) {
-  const RingShape roomy = shape_ring(512 * kMiB, 16, 3, 4 * kMiB);
-  EXPECT_EQ(roomy.threads, 16);
-  EXPECT_EQ(roomy.chunk_bytes, 4 * kMiB);
-  const RingShape tight = shape_ring(8 * kMiB, 16, 3, 4 * kMiB);
-  EXPECT_EQ(tight.threads, 16);
-  EXPECT_EQ(tight.chunk_bytes, 128 * kKiB);
-  const RingShape tiny = shape_ring(kMiB, 16, 3, 4 * kMiB);
-  EXPECT_EQ(tiny.threads, 4);
-  EXPECT_EQ(tiny.chunk_bytes, 64 * kKiB);
-  for (const RingShape& shape : {roomy, tight, tiny}) {
-    EXPECT_LE(static_cast<unsigned>(shape.threads) * (3 * shape.chunk_bytes + shape.scratch_bytes),
-              512 * kMiB);
-  }
 }
 
 }  // namespace

@@ -345,6 +345,7 @@ std::vector<Hash128> RandomLoad::expected_served() const {
 std::vector<Hash128> RandomLoad::expected_source() const {
   std::vector<Hash128> hashes;
   for (const CopyOp& op : plan.ops) {
+    if (op.bytes() == 0) continue;
     Hash128 sum;
     for (std::uint64_t row = 0; row < op.rows; ++row) {
       const std::string bytes =
@@ -360,6 +361,12 @@ std::uint64_t RandomLoad::op_bytes() const {
   std::uint64_t bytes = 0;
   for (const CopyOp& op : plan.ops) bytes += op.rows * op.row_bytes;
   return bytes;
+}
+
+std::vector<Hash128> source_hashes(const LoadResult& result) {
+  std::vector<Hash128> hashes;
+  for (const SourceRegion& region : result.sources) hashes.push_back(region.hash);
+  return hashes;
 }
 
 SourceFile describe_file(const TempDir& directory, const std::string& name) {

@@ -7,6 +7,7 @@
 
 #include "base/hash.hpp"
 #include "checkpoint/checkpoint.hpp"
+#include "load/loader.hpp"
 #include "plan/load_plan.hpp"
 #include "support/temp_dir.hpp"
 
@@ -27,9 +28,12 @@ struct RandomLoad {
   // What a load must give, by walking the plan one element at a time.
   std::vector<std::string> expected_extents() const;  // bytes of each tensor's place
   std::vector<Hash128> expected_served() const;       // over row-major bytes
-  std::vector<Hash128> expected_source() const;       // per op
+  std::vector<Hash128> expected_source() const;       // per op that has bytes
   std::uint64_t op_bytes() const;
 };
+
+// A result's contributions, in the order of what was read.
+std::vector<Hash128> source_hashes(const LoadResult& result);
 
 // Stat values as a header reader would have recorded them.
 SourceFile describe_file(const TempDir& directory, const std::string& name);

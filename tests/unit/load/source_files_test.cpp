@@ -22,9 +22,7 @@ class SourceFilesTest : public testing::Test {
     checkpoint_.files.push_back(test::describe_file(directory_, "w.safetensors"));
   }
   SourceFiles open(std::optional<ReadMethod> method = std::nullopt) const {
-    CopyOp op;
-    op.row_bytes = 1;
-    return {checkpoint_, {op}, method};
+    return {checkpoint_, {0}, method};
   }
 
   test::TempDir directory_;
@@ -105,7 +103,7 @@ TEST_F(SourceFilesTest, GathersRowsTheSameFarApartAndClose) {
     for (const std::uint64_t scratch_bytes : {0, 8, 500, 65536}) {
       SCOPED_TRACE(testing::Message() << stride << " " << scratch_bytes);
       SourceFiles files = open();
-      CopyOp op;
+      FileRows op;
       op.file_offset = 11;
       op.file_stride = stride;
       op.rows = 3;
@@ -122,7 +120,7 @@ TEST_F(SourceFilesTest, GathersRowsTheSameFarApartAndClose) {
 
 TEST_F(SourceFilesTest, SkipsWideGapsInsteadOfReadingThem) {
   SourceFiles files = open();
-  CopyOp op;
+  FileRows op;
   op.file_stride = 30000;
   op.rows = 3;
   op.row_bytes = 5;

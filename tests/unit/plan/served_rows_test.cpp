@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "load/served_rows.hpp"
+#include "plan/served_rows.hpp"
 
 #include <gtest/gtest.h>
 

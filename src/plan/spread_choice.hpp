@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "plan/read_plan.hpp"
+
+namespace preload {
+
+// Whether what several ranks of a node need is read once and handed on, or by each of them.
+enum class Spread : std::uint8_t { kAuto, kAlways, kNever };
+std::string_view spread_name(Spread spread) noexcept;  // as --spread takes it
+std::optional<Spread> spread_from_name(std::string_view name) noexcept;
+
+// Bytes a second.
+struct LinkRates {
+  double file = 10e9;            // of the node's files, all ranks together
+  double host_to_device = 55e9;  // of one GPU; 0: weights stay in host memory
+  double peer = 300e9;           // out of one GPU into others; of all host memory
+};
+// What to reckon with when nothing was measured: files that lie in the page cache, or do not.
+LinkRates usual_rates(bool device, bool hot) noexcept;
+
+// How long a node's reads take at these rates, the slowest part counted: its files, a rank's link,
+// a rank's copies to others.
+double estimate_seconds(std::span<const ReadPlan> plans, const LinkRates& rates) noexcept;
+
+// The node's plans: spread, or not, or as the estimate says.
+std::vector<ReadPlan> plan_node_reads(std::span<const NodeMember> members, Spread spread,
+                                      const LinkRates& rates);
+
+}  // namespace preload

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "model/layout.hpp"
+#include "plan/read_plan.hpp"
+#include "plan/spread_choice.hpp"
+#include "unit/model/fixture.hpp"
+
+namespace preload::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::vector<Bytes> file_images(const Checkpoint& checkpoint) {
+  std::vector<Bytes> files;
+  for (const SourceFile& file : checkpoint.files) files.emplace_back(file.bytes);
+  for (const SourceTensor& tensor : checkpoint.tensors) {
+    std::ranges::copy(rule_bytes(tensor),
+                      files[tensor.file].begin() + static_cast<std::ptrdiff_t>(tensor.offset));
+  }
+  return files;
+}
+
+// The ranks of one node, and all that they would read and hold.
+struct Node {
+  Checkpoint checkpoint;
+  std::vector<CopyProgram> programs;
+  std::vector<LoadPlan> plans;
+
+  Node(Checkpoint of, const ParallelSizes& sizes, std::string_view layout, int first, int count)
+      : checkpoint(std::move(of)) {
+    LayoutRequest request;
+    request.layout = layout;
+    for (int rank = first; rank < first + count; ++rank) {
+      programs.push_back(make_program(checkpoint, parse_model_spec(checkpoint.config_json, ""),
+                                      request, sizes, coords_of(rank, sizes)));
+      plans.push_back(plan_load(programs.back(), checkpoint));
+    }
+  }
+
+  std::vector<NodeMember> members() const {
+    std::vector<NodeMember> members;
+    for (std::size_t i = 0; i < plans.size(); ++i) members.push_back({&programs[i], &plans[i]});
+    return members;
+  }
+
+  // Every rank's slabs after the reads, one element of the plans at a time.
+  std::vector<std::vector<Bytes>> execute(const std::vector<ReadPlan>& reads) const {
+    const std::vector<Bytes> files = file_images(checkpoint);
+    std::vector<std::vector<Bytes>> slabs(plans.size());
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      for (const SlabSpec& slab : plans[i].slabs.slabs) slabs[i].emplace_back(slab.bytes);
+    }
+    for (const ReadPlan& plan : reads) {
+      for (const ReadBlock& block : plan.blocks) {
+        EXPECT_EQ(block.file_offset, checkpoint.tensors[block.source].offset + block.source_offset);
+        for (const Delivery& to : plan.deliveries_of(block)) {
+          EXPECT_LE(to.begin + to.bytes, block.row_bytes);
+          EXPECT_EQ(to.slab_offset,
+                    plans[to.owner].slabs.placements[to.tensor].offset + to.target_offset);
+          for (std::uint64_t row = 0; row < block.rows; ++row) {
+            std::memcpy(
+                slabs[to.owner][to.slab].data() + to.slab_offset + row * to.target_stride,
+                files[block.file].data() + block.file_offset + row * block.file_stride + to.begin,
+                to.bytes);
+          }
+        }
+      }
+    }
+    return slabs;
+  }
+
+  // Bytes of the files that some rank needs, each counted once.
+  std::uint64_t bytes_needed() const {
+    std::vector<std::vector<bool>> needed;
+    for (const SourceFile& file : checkpoint.files) needed.emplace_back(file.bytes);
+    for (const LoadPlan& plan : plans) {
+      for (const CopyOp& op : plan.ops) {
+        for (std::uint64_t row = 0; row < op.rows; ++row) {
+          const auto begin = needed[op.file].begin() +
+                             static_cast<std::ptrdiff_t>(op.file_offset + row * op.file_stride);
+          std::fill(begin, begin + static_cast<std::ptrdiff_t>(op.row_bytes), true);
+        }
+      }
+    }
+    std::uint64_t bytes = 0;
+    for (const auto& file : needed) {
+      bytes += static_cast<std::uint64_t>(std::ranges::count(file, true));
+    }
+    return bytes;
+  }
+
+  std::vector<ReadPlan> apart() const {
+    return plan_node_reads(members(), Spread::kNever, usual_rates(true, true));
+  }
+  std::vector<ReadPlan> spread() const { return plan_spread_reads(members(), 0); }
+};
+
+std::uint64_t read_bytes(const std::vector<ReadPlan>& plans) {
+  return std::accumulate(plans.begin(), plans.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const ReadPlan& p) { return sum + p.read_bytes; });
+}
+
+void expect_spread_right(const Node& node) {
+  const std::vector<ReadPlan> spread = node.spread();
+  EXPECT_EQ(node.execute(spread), node.execute(node.apart()));
+  EXPECT_EQ(read_bytes(spread), node.bytes_needed());
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+  for (const ReadPlan& plan : spread) {
+    sent += plan.sent_bytes;
+    received += plan.received_bytes;
+  }
+  EXPECT_EQ(sent, received);
+}
+
+TEST(SpreadReads, GiveEveryRankTheSameBytesAndReadEachOnce) {
+  for (const std::string_view layout : {"vllm", "hf"}) {
+    for (const ParallelSizes& sizes :
+         {ParallelSizes{2, 1, 1}, {1, 1, 2}, {2, 1, 2}, {3, 2, 1}, {1, 1, 4}, {4, 1, 1}}) {
+      SCOPED_TRACE(testing::Message()
+                   << layout << " dp " << sizes.dp << " pp " << sizes.pp << " tp " << sizes.tp);
+      expect_spread_right(Node(llama_checkpoint({}), sizes, layout, 0, sizes.world()));
+    }
+  }
+}
+
+TEST(SpreadReads, AreRightOnANodeThatHoldsAPartOfTheJob) {
+  expect_spread_right(Node(llama_checkpoint({}), {1, 1, 4}, "vllm", 1, 2));
+  expect_spread_right(Node(llama_checkpoint({}), {2, 1, 4}, "hf", 2, 3));
+}
+
+TEST(SpreadReads, AreRightForEveryFixture) {
+  for (const char* name : {"llama", "llama_tied", "qwen2", "qwen3"}) {
+    SCOPED_TRACE(name);
+    expect_spread_right(Node(fixture_checkpoint(name), {2, 1, 2}, "vllm", 0, 4));
+  }
+}
+
+// Tensors large enough to be worth several readers.
+Checkpoint large_checkpoint() {
+  return make_checkpoint(R"({"architectures": ["Some"]})",
+                         {{"a", DType::kBF16, {2048, 1024}}, {"b", DType::kBF16, {1536, 2048}}});
+}
+
+TEST(SpreadReads, ShareTheWorkOutEvenly) {
+  const Node node(large_checkpoint(), {2, 1, 1}, "hf", 0, 2);
+  const std::vector<ReadPlan> spread = node.spread();
+  ASSERT_EQ(spread.size(), 2U);
+  EXPECT_EQ(spread[0].read_bytes, spread[1].read_bytes);
+  EXPECT_EQ(spread[0].sent_bytes, spread[0].read_bytes);
+  EXPECT_THAT(spread[0].receivers, ElementsAre(1U));
+  EXPECT_THAT(spread[0].givers, ElementsAre(1U));
+  EXPECT_EQ(node.execute(spread), node.execute(node.apart()));
+}
+
+TEST(SpreadReads, OfOwnPartsAloneHandNothingOn) {
+  const Node node(large_checkpoint(), {2, 1, 1}, "hf", 0, 1);
+  const ReadPlan alone = plan_own_reads(node.members().front());
+  EXPECT_THAT(alone.receivers, IsEmpty());
+  EXPECT_EQ(alone.sent_bytes, 0U);
+  EXPECT_EQ(node.spread().front(), alone);
+}
+
+TEST(SpreadReads, LeaveWhatIsSmallToEveryRank) {
+  const Node node(large_checkpoint(), {2, 1, 1}, "hf", 0, 2);
+  EXPECT_EQ(plan_spread_reads(node.members(), std::uint64_t{1} << 40), node.apart());
+}
+
+TEST(SpreadChoice, FollowsTheEstimate) {
+  const Node node(large_checkpoint(), {2, 1, 1}, "hf", 0, 2);
+  const auto reads = [&](Spread spread, const LinkRates& rates) {
+    return read_bytes(plan_node_reads(node.members(), spread, rates));
+  };
+  const std::uint64_t once = node.bytes_needed();
+  EXPECT_EQ(reads(Spread::kAuto, usual_rates(true, true)), once);    // two GPUs, one page cache
+  EXPECT_EQ(reads(Spread::kAuto, usual_rates(true, false)), once);   // one disk
+  EXPECT_EQ(reads(Spread::kAuto, usual_rates(false, false)), once);  // one disk
+  EXPECT_EQ(reads(Spread::kAuto, usual_rates(false, true)), 2 * once)
+      << "in host memory handing on is the same work as reading";
+  EXPECT_EQ(reads(Spread::kNever, usual_rates(true, false)), 2 * once);
+  EXPECT_EQ(reads(Spread::kAlways, usual_rates(false, true)), once);
+}
+
+TEST(SpreadChoice, EstimatesTheSlowestPart) {
+  ReadPlan one;
+  one.read_bytes = 100;
+  one.sent_bytes = 50;
+  ReadPlan two;
+  two.read_bytes = 20;
+  const std::vector<ReadPlan> plans{one, two};
+  EXPECT_DOUBLE_EQ(estimate_seconds(plans, {60, 200, 200}), 2.0);    // files: 120 / 60
+  EXPECT_DOUBLE_EQ(estimate_seconds(plans, {1000, 10, 200}), 10.0);  // the link: 100 / 10
+  EXPECT_DOUBLE_EQ(estimate_seconds(plans, {1000, 1000, 5}), 10.0);  // peers: 50 / 5
+  EXPECT_DOUBLE_EQ(estimate_seconds(plans, {60, 0, 25}), 4.0);       // host memory: both
+}
+
+TEST(SpreadChoice, NamesGoBothWays) {
+  for (const Spread spread : {Spread::kAuto, Spread::kAlways, Spread::kNever}) {
+    EXPECT_EQ(spread_from_name(spread_name(spread)), spread);
+  }
+  EXPECT_FALSE(spread_from_name("sometimes"));
+}
+
+}  // namespace
+}  // namespace preload::test
