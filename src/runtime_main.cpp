@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "base/cancel.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "bench/load_bench.hpp"
 #include "cli/serve_options.hpp"
 #include "comm/launcher.hpp"
 #include "run/launch.hpp"
@@ -18,13 +20,23 @@ using namespace preload;
 
 int serve(const std::vector<std::string>& arguments) {
   log::set_up(log::Level::kInfo, run::host_name());
+  const Launcher launcher = detect_launcher();
+  log::set_rank(launcher.rank.value_or(0), "");
+  const cli::ServeOptions options = cli::parse_serve_options(arguments);
+  log::set_up(options.log_level, run::host_name());
+  log::set_rank(launcher.rank.value_or(0), "");
+  return run::serve(options, launcher);
+}
+
+int measure(const std::vector<std::string>& arguments) {
+  log::set_up(log::Level::kInfo, "");
+  bench::run_load_bench(cli::parse_bench_options(arguments));
+  return 0;
+}
+
+int guarded(const std::function<int()>& body) {
   try {
-    const Launcher launcher = detect_launcher();
-    log::set_rank(launcher.rank.value_or(0), "");
-    const cli::ServeOptions options = cli::parse_serve_options(arguments);
-    log::set_up(options.log_level, run::host_name());
-    log::set_rank(launcher.rank.value_or(0), "");
-    return run::serve(options, launcher);
+    return body();
   } catch (const Cancelled& cancelled) {
     // Another rank logs it, or it was a signal.
     log::debug(cancelled.what());
@@ -43,12 +55,14 @@ int serve(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-// The part of `preload serve` that loads and serves: `preload` continues here, since it links
-// neither MPI nor CUDA itself.
+// The part of `preload serve` and `preload bench` that loads: `preload` continues here, since it
+// links neither MPI nor CUDA itself.
 int main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (!arguments.empty() && arguments.front() == "serve") arguments.erase(arguments.begin());
-  const int status = serve(arguments);
+  const std::string command = arguments.empty() ? "" : arguments.front();
+  if (command == "serve" || command == "bench") arguments.erase(arguments.begin());
+  const int status =
+      guarded([&] { return command == "bench" ? measure(arguments) : serve(arguments); });
   // After a failure MPI is not finalised: its exit handlers could wait for ranks that are gone.
   if (status != 0) std::_Exit(status);
   return 0;

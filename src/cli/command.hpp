@@ -22,6 +22,7 @@ int run_verify(const Arguments& arguments);
 int run_key(const Arguments& arguments);
 int run_release(const Arguments& arguments);
 int run_stop(const Arguments& arguments);
+int run_bench(const Arguments& arguments);  // execs preload-runtime
 int run_serve(const Arguments& arguments);  // execs preload-runtime
 
 }  // namespace preload::cli

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/cancel.hpp"
@@ -27,16 +26,6 @@ ModelOptions named_model(const ParsedOptions& options) {
     throw Error(Errc::kUsage, "which model? preload key DIR, or --model DIR_OR_HF_ID");
   }
   return model;
-}
-
-// The job that the sizes themselves make; no launcher says how many ranks there are.
-ParallelSizes sizes_of(const ModelOptions& model) {
-  const std::int64_t dp = model.dp.value_or(1);
-  const std::int64_t most = std::numeric_limits<int>::max();
-  if (dp > most / model.pp || dp * model.pp > most / model.tp) {
-    throw Error(Errc::kUsage, "the parallel sizes make more ranks than any launcher starts");
-  }
-  return {static_cast<int>(dp), model.pp, model.tp};
 }
 
 // Hashes of what the ranks of a job consume together, which is all that no rank leaves alone. Known
@@ -68,12 +57,8 @@ std::vector<SourceHash> consumed_hashes(const Checkpoint& checkpoint, const Copy
 int run_key(const Arguments& arguments) {
   const ParsedOptions options("key", arguments);
   const ModelOptions model = named_model(options);
-  const ParallelSizes sizes = sizes_of(model);
-  const int rank = options.number("rank", 0).value_or(0);
-  if (rank >= sizes.world()) {
-    throw Error(Errc::kUsage, fmt::format("--rank {}: of {} ranks the last is {}", rank,
-                                          sizes.world(), sizes.world() - 1));
-  }
+  const ParallelSizes sizes = own_sizes(model);
+  const int rank = rank_option(options, sizes);
   const Checkpoint checkpoint = open_checkpoint(model.model, model.open);
   for (const std::string& warning : checkpoint.warnings) log::warn(warning);
   const ModelSpec spec = parse_model_spec(checkpoint.config_json, model.hf_overrides);

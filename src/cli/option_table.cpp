@@ -7,7 +7,7 @@
 namespace preload::cli {
 namespace {
 
-constexpr std::string_view kModelCommands = "serve plan key";
+constexpr std::string_view kModelCommands = "serve plan key bench";
 constexpr std::string_view kLocalCommands = "status wait attach verify release stop";
 
 constexpr auto kOptions = std::to_array<OptionSpec>({
@@ -31,16 +31,16 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"ignore-tensor", "", "GLOB", kModelCommands,
      "leave checkpoint tensors of this name alone (* and ?); may be repeated", true},
     // What a daemon does with them.
-    {"device", "", "KIND", "serve", "cuda or host [cuda where there is a GPU, else host]"},
+    {"device", "", "KIND", "serve bench", "cuda or host [cuda where there is a GPU, else host]"},
     {"export", "", "KIND", "serve", "handles for clients on cuda: vmm or cuda-ipc [vmm]"},
-    {"ring-bytes", "", "SIZE", "serve", "host bounce memory of a rank, e.g. 256M [512M]"},
-    {"reader", "", "HOW", "serve",
+    {"ring-bytes", "", "SIZE", "serve bench", "host bounce memory of a rank, e.g. 256M [512M]"},
+    {"reader", "", "HOW", "serve bench",
      "auto, pread, mmap or direct [auto: pread where the files are in "
      "the page cache or on a network, else direct]"},
     {"spread", "", "WHEN", "serve plan",
      "what several ranks of a node need is read once and handed on: auto, always or never [auto: "
      "where that is faster]"},
-    {"reader-threads", "", "N", "serve", "reading threads of a rank [by its CPUs]"},
+    {"reader-threads", "", "N", "serve bench", "reading threads of a rank [by its CPUs]"},
     {"allow-uid", "", "UID", "serve",
      "user id that may attach besides ours and root; may be repeated", true},
     {"log-level", "", "LEVEL", "serve",
@@ -63,9 +63,17 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     // Planning.
     {"ranks", "", "N", "plan", "ranks to plan for"},
     {"nodes", "", "K", "plan", "nodes they are spread over [1]"},
-    {"rank", "", "R", "plan key", "this rank only [plan: all, key: 0]"},
+    {"rank", "", "R", "plan key bench", "this rank only [plan: all, others: 0]"},
     {"summary", "", "", "plan", "leave the tensors out"},
-    {"json", "", "", "plan key status wait attach verify release stop", "print JSON"},
+    // Measuring.
+    {"hot", "", "", "bench", "with the files in the page cache; the default"},
+    {"cold", "", "", "bench", "drop the page cache before each run; needs root"},
+    {"runs", "", "N", "bench", "timed runs, of which the median counts [5]"},
+    {"peers", "", "NAMES", "bench",
+     "time these loaders on the same files: some of safetensors, fastsafetensors, "
+     "runai_model_streamer and instanttensor, with commas between, or auto (all) or none; by "
+     "$PRELOAD_PYTHON, else python3 [auto]"},
+    {"json", "", "", "plan key status wait attach verify release stop bench", "print JSON"},
 });
 
 constexpr auto kCommands = std::to_array<CommandSpec>({
@@ -78,6 +86,8 @@ constexpr auto kCommands = std::to_array<CommandSpec>({
     {"key", "DIR", "print the key and the checkpoint's id"},
     {"release", "", "let go of the weights when the last lease ends"},
     {"stop", "", "end the local daemons"},
+    {"bench", "load",
+     "time a load beside the limit measured in the same run, and beside other loaders"},
 });
 
 constexpr std::string_view kBecauseNodes = "the launcher spreads the ranks over the nodes";

@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -65,15 +66,6 @@ unsigned parse_uid(const std::string& text) {
   return uid;
 }
 
-std::optional<bool> parse_device(const ParsedOptions& options) {
-  if (options.text("device") == "rocm") {
-    throw Error(Errc::kUsage, "--device rocm is not built yet: use cuda or host");
-  }
-  const auto device = options.choice("device", {"cuda", "host"});
-  if (!device) return std::nullopt;
-  return *device == 0;
-}
-
 }  // namespace
 
 ModelOptions model_options(const ParsedOptions& options) {
@@ -106,6 +98,50 @@ Spread spread_option(const ParsedOptions& options) {
   return chosen ? static_cast<Spread>(*chosen) : Spread::kAuto;
 }
 
+ParallelSizes own_sizes(const ModelOptions& model) {
+  const std::int64_t dp = model.dp.value_or(1);
+  const std::int64_t most = std::numeric_limits<int>::max();
+  if (dp > most / model.pp || dp * model.pp > most / model.tp) {
+    throw Error(Errc::kUsage, "the parallel sizes make more ranks than any launcher starts");
+  }
+  return {static_cast<int>(dp), model.pp, model.tp};
+}
+
+int rank_option(const ParsedOptions& options, const ParallelSizes& sizes) {
+  const int rank = options.number("rank", 0).value_or(0);
+  if (rank >= sizes.world()) {
+    throw Error(Errc::kUsage, fmt::format("--rank {}: of {} ranks the last is {}", rank,
+                                          sizes.world(), sizes.world() - 1));
+  }
+  return rank;
+}
+
+std::optional<bool> device_option(const ParsedOptions& options) {
+  if (options.text("device") == "rocm") {
+    throw Error(Errc::kUsage, "--device rocm is not built yet: use cuda or host");
+  }
+  const auto device = options.choice("device", {"cuda", "host"});
+  if (!device) return std::nullopt;
+  return *device == 0;
+}
+
+std::optional<std::uint64_t> ring_bytes_option(const ParsedOptions& options) {
+  const std::optional<std::string> ring = options.text("ring-bytes");
+  if (!ring) return std::nullopt;
+  const std::optional<std::uint64_t> bytes = parse_bytes(*ring);
+  if (!bytes || *bytes == 0) {
+    throw Error(Errc::kUsage,
+                fmt::format("--ring-bytes must be a size such as 256M or 1GiB: '{}'", *ring));
+  }
+  return bytes;
+}
+
+std::optional<ReadMethod> reader_option(const ParsedOptions& options) {
+  const auto reader = options.choice("reader", {"auto", "pread", "mmap", "direct"});
+  if (!reader || *reader == 0) return std::nullopt;
+  return static_cast<ReadMethod>(*reader - 1);
+}
+
 ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   const ParsedOptions options("serve", arguments);
   ServeOptions serve;
@@ -113,7 +149,7 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   if (serve.model.model.empty()) {
     throw Error(Errc::kUsage, "--model is missing: give a checkpoint directory or a hub id");
   }
-  serve.cuda = parse_device(options);
+  serve.cuda = device_option(options);
   if (const auto kind = options.choice("export", {"vmm", "cuda-ipc"})) {
     if (serve.cuda == false) {
       throw Error(Errc::kUsage, "--export is for --device cuda; the host device exports memfds");
@@ -122,18 +158,8 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   }
   if (const auto slot = options.text("slot")) serve.slot = check_slot(*slot);
   serve.socket_dir = options.text("weight-cache-socket-dir").value_or("");
-  if (const auto ring = options.text("ring-bytes")) {
-    const std::optional<std::uint64_t> bytes = parse_bytes(*ring);
-    if (!bytes || *bytes == 0) {
-      throw Error(Errc::kUsage,
-                  fmt::format("--ring-bytes must be a size such as 256M or 1GiB: '{}'", *ring));
-    }
-    serve.ring_bytes = *bytes;
-  }
-  if (const auto reader = options.choice("reader", {"auto", "pread", "mmap", "direct"});
-      reader && *reader != 0) {
-    serve.reader = static_cast<ReadMethod>(*reader - 1);
-  }
+  serve.ring_bytes = ring_bytes_option(options).value_or(serve.ring_bytes);
+  serve.reader = reader_option(options);
   serve.spread = spread_option(options);
   if (serve.spread == Spread::kAlways && serve.export_kind == HandleKind::kCudaIpc) {
     throw Error(Errc::kUsage,

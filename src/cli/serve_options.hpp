@@ -18,7 +18,7 @@
 
 namespace preload::cli {
 
-// What selects bytes and layout: shared by serve, plan, key and verify.
+// What selects bytes and layout: shared by serve, plan, key, verify and bench.
 struct ModelOptions {
   std::string model;
   OpenOptions open;
@@ -46,6 +46,15 @@ struct ServeOptions {
 // What selects bytes and layout, for every command that takes a model. `model` stays empty when it
 // is not given.
 ModelOptions model_options(const ParsedOptions& options);
+// The job that the sizes themselves make, where no launcher says how many ranks there are.
+ParallelSizes own_sizes(const ModelOptions& model);
+// --rank, 0 unless given; throws Error(kUsage) when the job has no such rank.
+int rank_option(const ParsedOptions& options, const ParallelSizes& sizes);
+
+// Of the flags that serve and bench share; unset when not given, or auto.
+std::optional<bool> device_option(const ParsedOptions& options);
+std::optional<std::uint64_t> ring_bytes_option(const ParsedOptions& options);
+std::optional<ReadMethod> reader_option(const ParsedOptions& options);
 
 // --spread, as serve and plan take it.
 Spread spread_option(const ParsedOptions& options);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """cmake --install into an empty prefix, and the examples built against what came out of it."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -92,6 +93,16 @@ class Install(unittest.TestCase):
             count, name = run(sys.executable, "-c", program, directory, env=environment).split()
         self.assertEqual(count, "28")
         self.assertTrue(Path(name).resolve().is_relative_to(self.prefix.resolve()), name)
+
+    def test_the_bench_finds_its_python_helper(self):
+        model = self.root / "model"
+        run(sys.executable, SOURCE / "tests/support/make_llama.py", model, "--layers", 1, "--vocab", 500)
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        environment["PRELOAD_PYTHON"] = sys.executable
+        command = [self.prefix / "bin/preload", "bench", "load", "--model", model, "--device", "host"]
+        report = json.loads(run(*command, "--runs", 1, "--peers=instanttensor", "--json", env=environment))
+        for peer in report["peers"]:
+            self.assertTrue(peer.get("skipped"), peer)
 
 
 if __name__ == "__main__":

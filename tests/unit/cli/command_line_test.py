@@ -59,6 +59,10 @@ class CommandLine(unittest.TestCase):
             (["plan", "--model", "x", "--ranks", "2", "--rank", "2"], "--rank 2"),
             (["--model", "x", "--nnodes", "2"], "mpirun -np"),
             (["--model", "x", "--device", "rocm"], "not built yet"),
+            (["bench"], "preload bench load"),
+            (["bench", "lod", "--model", "x"], "unknown bench 'lod'"),
+            (["bench", "load"], "--model is missing"),
+            (["bench", "load", "--model", "x", "--hot", "--cold"], "--hot and --cold"),
         ):
             result = preload(*arguments)
             self.assertEqual(result.returncode, 2, arguments)
@@ -80,6 +84,8 @@ class CommandLine(unittest.TestCase):
                 result = preload(*command, "--model", "a b", "-tp", "2", PRELOAD_RUNTIME=runtime)
                 self.assertEqual(result.returncode, 42)
                 self.assertEqual(result.stdout, "--model|a b|-tp|2|")
+            result = preload("bench", "load", "--model", "a b", PRELOAD_RUNTIME=runtime)
+            self.assertEqual((result.returncode, result.stdout), (42, "bench|load|--model|a b|"))
 
 
 class Plan(unittest.TestCase):

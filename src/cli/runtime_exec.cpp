@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/runtime_exec.hpp"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,8 +12,6 @@
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
-#include "cli/command.hpp"
-#include "cli/serve_options.hpp"
 
 namespace preload::cli {
 namespace {
@@ -35,10 +35,7 @@ std::vector<std::string> runtime_candidates() {
 
 }  // namespace
 
-// MPI and CUDA live in the second executable, which takes this process over: the launcher keeps
-// watching the same pid.
-int run_serve(const Arguments& arguments) {
-  parse_serve_options(arguments);
+void exec_runtime(const Arguments& arguments) {
   std::string tried;
   for (const std::string& path : runtime_candidates()) {
     std::vector<std::string> copy{path};
@@ -50,7 +47,8 @@ int run_serve(const Arguments& arguments) {
     tried += fmt::format("\n  {}: {}", path, errno_text(errno));
   }
   throw Error(Errc::kUsage,
-              "the runtime that loads and serves was not found; install it beside this program or "
+              "the runtime that loads, serves and measures was not found; install it beside this "
+              "program or "
               "set PRELOAD_RUNTIME to its path. Tried:" +
                   tried);
 }
