@@ -43,13 +43,13 @@ def memory_of(pid):
 
 
 class Memory(harness.Case):
-    def begin(self, model, *flags, ranks, join=None):
-        """A job whose ranks leave their process ids; rank 0 joins a memory group."""
+    def begin(self, model, *flags, ranks, join=None, joining=(0,)):
+        """A job whose ranks leave their process ids; those that are `joining` join a memory group."""
         self.pids = self.root / f"pids-{time.monotonic_ns()}"
         self.pids.mkdir()
         script = f'echo $$ > {self.pids}/{RANK}; '
-        if join:
-            script += f'[ "{RANK}" != 0 ] || echo $$ > {join}; '
+        for rank in joining if join else ():
+            script += f'[ "{RANK}" != {rank} ] || echo $$ > {join}; '
         return self.start(model, *flags, ranks=ranks, through=["sh", "-c", script + 'exec "$@"', "sh"])
 
     def group(self, limit_bytes):
@@ -133,16 +133,23 @@ class Memory(harness.Case):
         self.preload("verify", "--gpu", "host:0")
         self.assert_stops_clean(daemon)
 
+    def check_refused(self, limit, *expected, joining):
+        group = self.group(limit)
+        model = make_llama(self.root / "model", *WIDE, "--layers", 2)  # of which a rank holds 450 MiB
+        daemon = self.begin(model, "-tp", 2, ranks=2, join=group.procs, joining=joining)
+        self.assertEqual(daemon.wait_end(), 4, daemon.log)
+        for part in (group.path.name, "free memory, raise the limit, or shard over more", *expected):
+            self.assertIn(part, daemon.log)
+        self.assertEqual(len(re.findall(r"^\S+ error ", daemon.log, re.MULTILINE)), 1, daemon.log)
+        self.assert_nothing_left()
+
     @needs_mpi
     def test_a_part_that_exceeds_the_limit_is_refused_before_the_kernel_kills(self):
-        group = self.group(256 * MIB)
-        daemon = self.begin(
-            make_llama(self.root / "model", *WIDE, "--layers", 2), "-tp", 2, ranks=2, join=group.procs
-        )
-        self.assertEqual(daemon.wait_end(), 4, daemon.log)
-        self.assertIn(group.path.name, daemon.log)
-        self.assertIn("raise the limit, or shard over more ranks", daemon.log)
-        self.assert_nothing_left()
+        self.check_refused(400 * MIB, joining=[0])
+
+    @needs_mpi
+    def test_parts_that_exceed_the_limit_only_together_are_refused_before_the_kernel_kills(self):
+        self.check_refused(700 * MIB, "2 ranks", "together", joining=[0, 1])
 
 
 if __name__ == "__main__":
