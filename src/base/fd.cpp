@@ -70,8 +70,12 @@ std::size_t pread_full(int fd, std::span<std::byte> out, std::uint64_t offset,
     const ssize_t n =
         ::pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    check_sys(n, fmt::format("cannot read {} at offset {}", what, offset + done),
-              Errc::kCheckpoint);
+    if (n < 0) {
+      throw Error(Errc::kCheckpoint,
+                  fmt::format("cannot read {} at offset {}: {}: mend the disk or file system that "
+                              "holds it, or restore the file elsewhere, and start again",
+                              what, offset + done, errno_text(errno)));
+    }
     if (n == 0) break;
     done += static_cast<std::size_t>(n);
   }

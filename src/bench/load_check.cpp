@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "cli/file_regions.hpp"
 #include "load/hash_files.hpp"
-#include "load/served_rows.hpp"
+#include "plan/served_rows.hpp"
 #include "plan/source_hashes.hpp"
 
 namespace preload::bench {
@@ -62,7 +62,7 @@ LoadCheck::LoadCheck(const LoadPlan& plan, const CopyProgram& program, const Che
 
 void LoadCheck::check(const LoadResult& result) {
   check_served(result.served);
-  check_sources(result.source);
+  check_sources(result.sources);
   before_ = result.served;
 }
 
@@ -84,13 +84,7 @@ void LoadCheck::check_served(const std::vector<Hash128>& served) const {
   }
 }
 
-void LoadCheck::check_sources(const std::vector<Hash128>& source) const {
-  std::vector<SourceRegion> regions;
-  for (std::size_t i = 0; i < plan_.ops.size(); ++i) {
-    const CopyOp& op = plan_.ops[i];
-    regions.push_back(
-        {op.source, op.source_offset, op.rows, op.row_bytes, op.file_stride, source[i]});
-  }
+void LoadCheck::check_sources(std::vector<SourceRegion> regions) const {
   // Of tensors that this rank reads in part there is no whole to compare.
   for (const SourceHash& read : combine_regions(checkpoint_, std::move(regions)).hashes) {
     const std::optional<Hash128>& stored = sources_[read.source];

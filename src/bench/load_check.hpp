@@ -26,7 +26,7 @@ class LoadCheck {
 
  private:
   void check_served(const std::vector<Hash128>& served) const;
-  void check_sources(const std::vector<Hash128>& source) const;
+  void check_sources(std::vector<SourceRegion> regions) const;
 
   const LoadPlan& plan_;
   const CopyProgram& program_;

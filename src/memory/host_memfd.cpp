@@ -9,6 +9,18 @@
 
 namespace preload {
 
+namespace {
+
+[[noreturn]] void refuse(std::uint64_t needed, const Error& cause) {
+  throw Error(Errc::kMemory,
+              fmt::format("the weights need {} of host memory, which this process cannot have: {}: "
+                          "raise its limits (ulimit -v, ulimit -f) or the machine's overcommit, or "
+                          "shard over more ranks",
+                          format_bytes(needed), cause.what()));
+}
+
+}  // namespace
+
 HostMemfd::HostMemfd(const std::vector<SlabSpec>& slabs) {
   std::uint64_t needed = 0;
   for (const SlabSpec& spec : slabs) needed += spec.bytes;
@@ -24,8 +36,13 @@ HostMemfd::HostMemfd(const std::vector<SlabSpec>& slabs) {
   slabs_.reserve(slabs.size());
   for (std::size_t i = 0; i < slabs.size(); ++i) {
     const std::string name = fmt::format("preload-slab-{}", i);
-    Slab slab{slabs[i], make_memfd(name, slabs[i].bytes), Mapping()};
-    slab.mapping = map_fd(slab.fd.get(), slab.spec.bytes, true, name);
+    Slab slab{slabs[i], Fd(), Mapping()};
+    try {
+      slab.fd = make_memfd(name, slab.spec.bytes);
+      slab.mapping = map_fd(slab.fd.get(), slab.spec.bytes, true, name);
+    } catch (const Error& error) {
+      refuse(needed, error);
+    }
     // Advice only: whether shared memory gets huge pages is the machine's setting.
     madvise(slab.mapping.data(), slab.mapping.size(), MADV_HUGEPAGE);
     slabs_.push_back(std::move(slab));

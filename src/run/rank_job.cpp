@@ -13,6 +13,7 @@
 #include "load/hash_files.hpp"
 #include "memory/device.hpp"
 #include "run/cpu_binding.hpp"
+#include "run/host_share.hpp"
 #include "run/node_memory.hpp"
 #include "run/residency_build.hpp"
 #include "run/source_audit.hpp"
@@ -108,6 +109,7 @@ Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
 
   const CpuBinding binding(launch_.device.device);
   log::info(binding.account());
+  if (kind_ == HandleKind::kHost) require_host_memory(group_, launch_, bytes_, cancel);
   memory = allocate_slabs(kind_, plan.load.slabs.slabs, launch_.device.ordinal);
   const LoadResult result = fill(plan, *memory);
   const double rate = result.seconds > 0 ? static_cast<double>(result.bytes_read) /

@@ -26,6 +26,7 @@ SignalWatch::SignalWatch(std::function<void(int)> on_first) : on_first_(std::mov
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
   check_sys(-pthread_sigmask(SIG_BLOCK, &set, nullptr), "blocking signals");
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error, with a message for all ranks
   signals_ =
       Fd(static_cast<int>(check_sys(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd")));
   stop_ = Fd(static_cast<int>(check_sys(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")));

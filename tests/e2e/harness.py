@@ -6,6 +6,7 @@ clients. CTest sets where the build is:
     PRELOAD_TEST_MPIRUN  mpirun and its flags, one string; unset where the build has no MPI
     PRELOAD_CLIENT_LIBRARY  the client library, for the Python package
     PRELOAD_TEST_SANITIZED  set in sanitizer builds: no time is held to a product's limit there
+    PRELOAD_TEST_READ_FAULTS  the library of tests/support/read_faults.cpp
 """
 
 import contextlib
@@ -138,9 +139,10 @@ def checkpoint_tensors(directory):
 class Daemon:
     """`preload` as somebody starts it: alone, or on `ranks` ranks under mpirun."""
 
-    def __init__(self, sockets, model, *flags, ranks=None, device="host", bin=None, env=None):
+    def __init__(self, sockets, model, *flags, ranks=None, device="host", bin=None, env=None, through=()):
+        """Each rank is started by the command `through`, say `env NAME=VALUE`, where it is given."""
         self.sockets = sockets
-        command = [bin or BIN, "serve", "--model", str(model), "--device", device]
+        command = [*map(str, through), bin or BIN, "serve", "--model", str(model), "--device", device]
         command += ["--weight-cache-socket-dir", str(sockets), *map(str, flags)]
         if ranks is not None:
             command = [*MPIRUN, "-np", str(ranks), *command]
@@ -230,6 +232,18 @@ class Case(unittest.TestCase):
         for name, want in expected.items():
             self.assertEqual(got[name].shape, want.shape, f"{where}: {name}")
             self.assertTrue(np.array_equal(got[name], want), f"{where}: {name} differs")
+
+    def assert_serves_slices(self, model, layout="vllm", tp=1, pp=1, dp=1):
+        """Every rank's dump equals what NumPy cuts from the model's definition, and `verify` agrees."""
+        out = self.root / f"dump-{time.monotonic_ns()}"
+        self.preload("attach", "--all", "--dump", out)
+        reference = [sys.executable, HERE / "reference_slicing.py", "--checkpoint", model, "--dump", out]
+        reference += ["--layout", layout, "--tp", tp, "--pp", pp, "--dp", dp]
+        done = subprocess.run(list(map(str, reference)), capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(self.preload("verify", "--against", model, "--json"))
+        self.assertTrue(report["ok"], report)
+        self.preload("verify")
 
     def assert_stops_clean(self, daemon):
         """`preload stop` ends every daemon; the job's status is 0 and no socket is left."""

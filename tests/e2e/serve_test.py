@@ -2,13 +2,10 @@
 """The main job, end to end: ranks load a checkpoint, a client maps every rank's tensors, and they
 equal slices that NumPy cuts from the model's definition."""
 
-import json
-import subprocess
-import sys
 import unittest
 
 import harness
-from harness import HERE, checkpoint_tensors, make_llama, needs_mpi
+from harness import checkpoint_tensors, make_llama, needs_mpi
 
 SMALL = ["--hidden", 128, "--layers", 3, "--heads", 8, "--intermediate", 176]
 
@@ -23,15 +20,7 @@ class Slices(harness.Case):
         self.assertEqual([d["state"] for d in daemons], ["READY"] * world)
         self.assertEqual(sorted(d["global_rank"] for d in daemons), list(range(world)))
         self.assertEqual(len({d["job"] for d in daemons}), 1)
-        out = self.root / f"dump-{layout}-{model.name}"
-        self.preload("attach", "--all", "--dump", out)
-        reference = [sys.executable, HERE / "reference_slicing.py", "--checkpoint", model, "--dump", out]
-        reference += ["--layout", layout, "--tp", tp, "--pp", pp, "--dp", dp]
-        done = subprocess.run(list(map(str, reference)), capture_output=True, text=True, timeout=300)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        report = json.loads(self.preload("verify", "--against", model, "--json"))
-        self.assertTrue(report["ok"], report)
-        self.preload("verify")
+        self.assert_serves_slices(model, layout, tp, pp, dp)
         self.assert_stops_clean(daemon)
         return daemons
 

@@ -50,6 +50,7 @@ def parse_arguments(argv):
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="BF16")
     parser.add_argument("--shards", type=int, default=1, help="files; more than one come with an index")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sparse", action="store_true", help="zeros that take no room on the disk")
     args = parser.parse_args(argv)
     for name in ("vocab", "hidden", "layers", "heads", "kv_heads", "intermediate", "shards"):
         if getattr(args, name) < 1:
@@ -163,6 +164,9 @@ def write_shard(path, shapes, args):
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
+        if args.sparse:
+            file.truncate(file.tell() + at)
+            return
         for name, (shape, norm) in shapes.items():
             for chunk in contents(name, size_of(shape, args.dtype), norm, args):
                 file.write(chunk)
