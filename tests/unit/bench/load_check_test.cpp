@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "load/served_rows.hpp"
+#include "plan/served_rows.hpp"
 #include "unit/load/random_load.hpp"
 
 namespace preload::bench {
@@ -17,7 +17,7 @@ using testing::HasSubstr;
 LoadResult expected_result(const RandomLoad& random) {
   LoadResult result;
   result.served = random.expected_served();
-  result.source = random.expected_source();
+  result.sources = random.expected_regions();
   return result;
 }
 
@@ -76,7 +76,7 @@ TEST(LoadCheck, NamesTheSourceThatWasReadWrong) {
   const RandomLoad random(7);
   LoadCheck check(random.plan, random.program, random.checkpoint, 2);
   LoadResult result = expected_result(random);
-  for (Hash128& hash : result.source) hash += Hash128{1, 0};
+  for (SourceRegion& read : result.sources) read.hash += Hash128{1, 0};
   EXPECT_THAT(refusal(check, result), HasSubstr("what was read of "));
 }
 

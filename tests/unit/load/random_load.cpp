@@ -357,6 +357,17 @@ std::vector<Hash128> RandomLoad::expected_source() const {
   return hashes;
 }
 
+std::vector<SourceRegion> RandomLoad::expected_regions() const {
+  const std::vector<Hash128> hashes = expected_source();
+  std::vector<SourceRegion> regions;
+  for (const CopyOp& op : plan.ops) {
+    if (op.bytes() == 0) continue;
+    regions.push_back({op.source, op.source_offset, op.rows, op.row_bytes, op.file_stride,
+                       hashes[regions.size()]});
+  }
+  return regions;
+}
+
 std::uint64_t RandomLoad::op_bytes() const {
   std::uint64_t bytes = 0;
   for (const CopyOp& op : plan.ops) bytes += op.rows * op.row_bytes;
