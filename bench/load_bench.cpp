@@ -40,7 +40,7 @@ Options parse(int argc, char** argv) {
       "runs", "timed loads, after one to warm up", cxxopts::value<int>()->default_value("5"))(
       "reader-threads", "0: by the CPUs at hand", cxxopts::value<int>()->default_value("0"))(
       "ring-bytes", "host buffers", cxxopts::value<std::string>()->default_value("512M"))(
-      "reader", "auto, pread, mmap or direct",
+      "reader", "auto, pread, mmap, direct or uring",
       cxxopts::value<std::string>()->default_value("auto"))(
       "chunk-bytes", "of the ring's chunks", cxxopts::value<std::string>()->default_value("4M"))(
       "drop-caches", "before each load, and measure plain direct reads beside it (root)")(
@@ -63,7 +63,7 @@ Options parse(int argc, char** argv) {
   if (const std::string reader = parsed["reader"].as<std::string>(); reader != "auto") {
     result.load.method = read_method_from_name(reader);
     if (!result.load.method) {
-      throw Error(Errc::kUsage, "--reader must be auto, pread, mmap or direct");
+      throw Error(Errc::kUsage, "--reader must be auto, pread, mmap, direct or uring");
     }
   }
   result.cold = parsed.count("drop-caches") != 0;

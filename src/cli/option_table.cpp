@@ -35,8 +35,9 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"export", "", "KIND", "serve", "handles for clients on cuda: vmm or cuda-ipc [vmm]"},
     {"ring-bytes", "", "SIZE", "serve", "host bounce memory of a rank, e.g. 256M [512M]"},
     {"reader", "", "HOW", "serve",
-     "auto, pread, mmap or direct [auto: pread where the files are in "
-     "the page cache or on a network, else direct]"},
+     "auto, pread, mmap, direct or uring (direct, several requests in flight a thread) [auto: "
+     "pread "
+     "where the files are in the page cache or on a network, else direct]"},
     {"reader-threads", "", "N", "serve", "reading threads of a rank [by its CPUs]"},
     {"allow-uid", "", "UID", "serve",
      "user id that may attach besides ours and root; may be repeated", true},

@@ -125,9 +125,10 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
     }
     serve.ring_bytes = *bytes;
   }
-  if (const auto reader = options.choice("reader", {"auto", "pread", "mmap", "direct"});
+  if (const auto reader = options.choice("reader", {"auto", "pread", "mmap", "direct", "uring"});
       reader && *reader != 0) {
     serve.reader = static_cast<ReadMethod>(*reader - 1);
+    require_built(*serve.reader);
   }
   serve.threads = options.number("reader-threads", 1).value_or(0);
   for (const std::string& uid : options.all("allow-uid")) {

@@ -13,7 +13,9 @@
 #include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "load/aligned_buffer.hpp"
+#include "load/direct_read.hpp"
 #include "load/file_system.hpp"
+#include "load/uring.hpp"
 
 namespace preload {
 
@@ -48,10 +50,34 @@ void check_against_header(int fd, const SourceFile& file, const std::string& sho
   }
 }
 
+// By this thread's ring, and plainly where the thread gets none.
+DirectRead read_by_uring(const DirectRange& range, int in_flight) {
+  thread_local const std::unique_ptr<Uring> ring = Uring::open();
+  return ring ? ring->read(range, in_flight) : read_direct(range);
+}
+
+bool goes_past_cache(ReadMethod method) noexcept {
+  return method == ReadMethod::kDirect || method == ReadMethod::kUring;
+}
+
+ReadMethod available(ReadMethod wanted) {
+  require_built(wanted);
+  if (wanted != ReadMethod::kUring) return wanted;
+  const std::optional<int> refusal = Uring::refusal();
+  if (!refusal) return wanted;
+  log::warn(
+      fmt::format("--reader uring: the kernel refuses io_uring to this process ({}; see "
+                  "kernel.io_uring_disabled and the container's seccomp profile): read by "
+                  "--reader direct",
+                  errno_text(*refusal)));
+  return ReadMethod::kDirect;
+}
+
 }  // namespace
 
 SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>& ops,
                          std::optional<ReadMethod> method) {
+  if (method) method = available(*method);
   files_.resize(checkpoint.files.size());
   for (const CopyOp& op : ops) {
     if (op.rows == 0 || op.row_bytes == 0) continue;
@@ -63,7 +89,7 @@ SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>
     open.fd = open_fd(AT_FDCWD, path, O_RDONLY, 0, Errc::kCheckpoint);
     check_against_header(open.fd.get(), *open.file, open.shown);
     settle_method(open, method);
-    if (open.method == ReadMethod::kDirect) open_direct(open, path);
+    if (goes_past_cache(open.method)) open_direct(open, path);
   }
 }
 
@@ -113,7 +139,7 @@ void SourceFiles::read(std::uint32_t file, std::uint64_t offset, std::span<std::
   if (out.empty()) return;  // nothing to read, and perhaps no address to read it to
   const Open& open = files_[file];
   ReadMethod method = open.method;
-  if (method == ReadMethod::kDirect && out.size() < kLeastDirectBytes) method = ReadMethod::kPread;
+  if (goes_past_cache(method) && out.size() < kLeastDirectBytes) method = ReadMethod::kPread;
   const std::size_t got = read_by(method, open, offset, out);
   bytes_by_[static_cast<std::size_t>(method)].fetch_add(got, std::memory_order_relaxed);
   if (got == out.size()) return;
@@ -131,7 +157,8 @@ std::size_t SourceFiles::read_by(ReadMethod method, const Open& open, std::uint6
       if (open.mapping.copy(offset, out)) return out.size();
       break;  // let pread say what is wrong, or find that it is not
     case ReadMethod::kDirect:
-      return read_direct(open, offset, out);
+    case ReadMethod::kUring:
+      return read_past_cache(method, open, offset, out);
     case ReadMethod::kPread:
       break;
   }
@@ -140,35 +167,25 @@ std::size_t SourceFiles::read_by(ReadMethod method, const Open& open, std::uint6
 
 // Direct reads need aligned memory, offsets and lengths: the covering range goes through a buffer
 // of this thread. Where the file system refuses one after all, that extent is read buffered.
-std::size_t SourceFiles::read_direct(const Open& open, std::uint64_t offset,
-                                     std::span<std::byte> out) {
+std::size_t SourceFiles::read_past_cache(ReadMethod method, const Open& open, std::uint64_t offset,
+                                         std::span<std::byte> out) {
   thread_local AlignedBuffer bounce;
   const std::uint64_t begin = offset / open.alignment * open.alignment;
   const std::uint64_t end = align_up(offset + out.size(), open.alignment);
   const std::span<std::byte> covering = bounce.reserve(end - begin);
-  std::size_t done = 0;
-  while (done < covering.size()) {
-    const ssize_t n = ::pread(open.direct.get(), covering.data() + done, covering.size() - done,
-                              static_cast<off_t>(begin + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      if (!direct_refused_.exchange(true)) {
-        log::warn(
-            fmt::format("{} at offset {}: direct read refused ({}); such ranges are read "
-                        "through the page cache",
-                        open.shown, begin + done, errno_text(errno)));
-      }
-      return pread_full(open.fd.get(), out, offset, open.shown);
-    }
-    if (n == 0) break;
-    done += static_cast<std::size_t>(n);
-    // A short read that ends off the grid is the end of the file.
-    if (done % open.alignment != 0) break;
+  const DirectRange range{open.direct.get(), begin, covering, open.alignment};
+  const DirectRead read =
+      method == ReadMethod::kUring ? read_by_uring(range, Uring::kDepth) : read_direct(range);
+  if (read.error != 0 && !direct_refused_.exchange(true)) {
+    log::warn(
+        fmt::format("{} at offset {}: direct read refused ({}); such ranges are read "
+                    "through the page cache",
+                    open.shown, read.offset, errno_text(read.error)));
   }
   const std::uint64_t lead = offset - begin;
-  if (done < lead + out.size()) {
-    return pread_full(open.fd.get(), out, offset,
-                      open.shown);  // the last word on how much there is
+  if (read.error != 0 || read.bytes < lead + out.size()) {
+    // Also the last word on how much there is.
+    return pread_full(open.fd.get(), out, offset, open.shown);
   }
   std::memcpy(out.data(), covering.data() + lead, out.size());
   return out.size();

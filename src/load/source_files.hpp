@@ -24,7 +24,8 @@ class SourceFiles {
  public:
   // Opens the files that `ops` name and settles how each is read: as `method` says, else by pread
   // where the file is in the page cache or on a network file system, else past the page cache.
-  // Throws Error(kCheckpoint) when one is gone, short or changed.
+  // Throws Error(kCheckpoint) when one is gone, short or changed, Error(kUsage) when this build
+  // lacks `method`.
   SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>& ops,
               std::optional<ReadMethod> method = std::nullopt);
 
@@ -42,18 +43,19 @@ class SourceFiles {
     Fd fd;
     ReadMethod method = ReadMethod::kPread;
     MappedFile mapping;           // for kMmap
-    Fd direct;                    // for kDirect: opened with O_DIRECT
+    Fd direct;                    // for kDirect and kUring: opened with O_DIRECT
     std::uint64_t alignment = 0;  // of direct reads, in bytes
   };
   void settle_method(Open& open, std::optional<ReadMethod> wanted);
   void open_direct(Open& open, const std::string& path);
   std::size_t read_by(ReadMethod method, const Open& open, std::uint64_t offset,
                       std::span<std::byte> out);
-  std::size_t read_direct(const Open& open, std::uint64_t offset, std::span<std::byte> out);
+  std::size_t read_past_cache(ReadMethod method, const Open& open, std::uint64_t offset,
+                              std::span<std::byte> out);
 
   std::vector<Open> files_;  // by the checkpoint's index; without fd when not needed
   std::atomic<bool> direct_refused_{false};
-  std::array<std::atomic<std::uint64_t>, 3> bytes_by_{};  // by ReadMethod
+  std::array<std::atomic<std::uint64_t>, 4> bytes_by_{};  // by ReadMethod
 };
 
 // Reads a piece's rows into `out`, one after the other. Rows that lie close together are read with

@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
+#include "load/uring.hpp"
 #include "unit/load/random_load.hpp"
+#include "unit/load/without_io_uring.hpp"
 
 namespace preload {
 namespace {
@@ -32,9 +36,12 @@ class SourceFilesTest : public testing::Test {
   std::string bytes_;
 };
 
+bool is_available(ReadMethod method) { return method != ReadMethod::kUring || !Uring::refusal(); }
+
 class EveryReadMethod : public SourceFilesTest, public testing::WithParamInterface<ReadMethod> {};
 
 TEST_P(EveryReadMethod, GivesTheFilesBytesAtAnyOffsetAndLength) {
+  if (!is_available(GetParam())) GTEST_SKIP() << "no io_uring in this build or on this machine";
   SourceFiles files = open(GetParam());
   for (const std::uint64_t offset : {0, 1, 511, 4095, 4096, 50001, 99990}) {
     for (const std::uint64_t bytes : {0, 1, 10, 4097, 49999}) {
@@ -53,6 +60,7 @@ TEST_P(EveryReadMethod, ReadsLargeUnalignedRangesToTheLastByte) {
   for (std::size_t i = 0; i < 3'000'001; ++i) large += static_cast<char>(i * 40503U >> 7);
   directory_.write("w.safetensors", large);
   checkpoint_.files[0] = test::describe_file(directory_, "w.safetensors");
+  if (!is_available(GetParam())) GTEST_SKIP() << "no io_uring in this build or on this machine";
   SourceFiles files = open(GetParam());
   for (const std::uint64_t offset : {0, 3, 4096, 999'999}) {
     std::vector<std::byte> out(large.size() - offset);
@@ -64,6 +72,7 @@ TEST_P(EveryReadMethod, ReadsLargeUnalignedRangesToTheLastByte) {
 }
 
 TEST_P(EveryReadMethod, SaysWhatIsMissingWhenAFileIsTruncatedWhileItIsRead) {
+  if (!is_available(GetParam())) GTEST_SKIP() << "no io_uring in this build or on this machine";
   SourceFiles files = open(GetParam());
   directory_.truncate("w.safetensors", 5000);
   std::vector<std::byte> out(2000);
@@ -79,6 +88,7 @@ TEST_P(EveryReadMethod, SaysWhatIsMissingWhenAFileIsTruncatedWhileItIsRead) {
 }
 
 TEST_P(EveryReadMethod, SurvivesTheLossOfWholePagesThatWereMapped) {
+  if (!is_available(GetParam())) GTEST_SKIP() << "no io_uring in this build or on this machine";
   SourceFiles files = open(GetParam());
   std::vector<std::byte> out(1000);
   EXPECT_NO_THROW(files.read(0, 90000, out));
@@ -87,11 +97,34 @@ TEST_P(EveryReadMethod, SurvivesTheLossOfWholePagesThatWereMapped) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryReadMethod,
-                         testing::Values(ReadMethod::kPread, ReadMethod::kMmap,
-                                         ReadMethod::kDirect),
+                         testing::Values(ReadMethod::kPread, ReadMethod::kMmap, ReadMethod::kDirect,
+                                         ReadMethod::kUring),
                          [](const auto& method) {
                            return std::string(read_method_name(method.param));
                          });
+
+TEST_F(SourceFilesTest, ReadsDirectlyWithOneWarningWhereTheKernelRefusesIoUring) {
+  if (!Uring::is_built()) GTEST_SKIP() << "this build has no liburing";
+  std::string large(1 << 20, 'x');
+  large += bytes_;
+  directory_.write("w.safetensors", large);
+  checkpoint_.files[0] = test::describe_file(directory_, "w.safetensors");
+  testing::internal::CaptureStderr();
+  const bool ran = test::run_without_io_uring([&] {
+    SourceFiles files = open(ReadMethod::kUring);
+    std::vector<std::byte> out(large.size());
+    files.read(0, 0, out);
+    files.read(0, 0, out);
+    EXPECT_EQ(std::memcmp(out.data(), large.data(), large.size()), 0);
+    EXPECT_NE(files.main_method(), ReadMethod::kUring);
+  });
+  const std::string log = testing::internal::GetCapturedStderr();
+  if (!ran) GTEST_SKIP() << "no seccomp filter to be had";
+  const std::size_t first = log.find("the kernel refuses io_uring");
+  ASSERT_NE(first, std::string::npos) << log;
+  EXPECT_THAT(log, AllOf(HasSubstr("EPERM"), HasSubstr("--reader direct")));
+  EXPECT_EQ(log.find("the kernel refuses io_uring", first + 1), std::string::npos) << log;
+}
 
 TEST_F(SourceFilesTest, NoticesAWriteThatKeepsTheSize) {
   const SourceFiles files = open();
