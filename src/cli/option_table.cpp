@@ -39,6 +39,9 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "pread "
      "where the files are in the page cache or on a network, else direct]"},
     {"reader-threads", "", "N", "serve", "reading threads of a rank [by its CPUs]"},
+    {"reads-in-flight", "", "N", "serve",
+     "reads in flight of a node on one file system, shared out among its ranks [32 on network file "
+     "systems, any number on others]"},
     {"allow-uid", "", "UID", "serve",
      "user id that may attach besides ours and root; may be repeated", true},
     {"log-level", "", "LEVEL", "serve",

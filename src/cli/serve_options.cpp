@@ -131,6 +131,7 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
     require_built(*serve.reader);
   }
   serve.threads = options.number("reader-threads", 1).value_or(0);
+  serve.reads_in_flight = options.number("reads-in-flight", 1);
   for (const std::string& uid : options.all("allow-uid")) {
     serve.allow_uids.push_back(parse_uid(uid));
   }

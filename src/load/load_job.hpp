@@ -17,7 +17,7 @@ namespace preload {
 // What the threads of one load share; private to load/.
 struct LoadJob {
   LoadJob(const LoadPlan& load_plan, const CopyProgram& copy_program, const Checkpoint& checkpoint,
-          SlabMemory& slab_memory, std::optional<ReadMethod> method, LoadProgress& load_progress,
+          SlabMemory& slab_memory, const ReadOptions& reading, LoadProgress& load_progress,
           const Cancel& load_cancel);
 
   std::byte* address(std::uint32_t tensor) const noexcept {

@@ -43,9 +43,8 @@ int default_reader_threads(HandleKind kind) noexcept {
 }
 
 LoadJob::LoadJob(const LoadPlan& load_plan, const CopyProgram& copy_program,
-                 const Checkpoint& checkpoint, SlabMemory& slab_memory,
-                 std::optional<ReadMethod> method, LoadProgress& load_progress,
-                 const Cancel& load_cancel)
+                 const Checkpoint& checkpoint, SlabMemory& slab_memory, const ReadOptions& reading,
+                 LoadProgress& load_progress, const Cancel& load_cancel)
     : plan(load_plan),
       program(copy_program),
       memory(slab_memory),
@@ -53,14 +52,15 @@ LoadJob::LoadJob(const LoadPlan& load_plan, const CopyProgram& copy_program,
       cancel(load_cancel),
       ops(joined(load_plan.ops)),
       served_from(served_hash_sources(copy_program, load_plan)),
-      files(checkpoint, ops, method) {}
+      files(checkpoint, ops, reading) {}
 
 LoadResult load(const LoadPlan& plan, const CopyProgram& program, const Checkpoint& checkpoint,
                 SlabMemory& memory, const LoadOptions& options, LoadProgress& progress,
                 const Cancel& cancel) {
   LoadOptions settled = options;
   if (settled.threads <= 0) settled.threads = default_reader_threads(memory.kind());
-  LoadJob job(plan, program, checkpoint, memory, options.method, progress, cancel);
+  LoadJob job(plan, program, checkpoint, memory, {options.method, options.in_flight}, progress,
+              cancel);
   std::uint64_t total = 0;
   for (const CopyOp& op : job.ops) total += op.rows * op.row_bytes;
   progress.bytes = 0;

@@ -10,6 +10,7 @@
 #include "base/cancel.hpp"
 #include "base/hash.hpp"
 #include "checkpoint/checkpoint.hpp"
+#include "load/read_gate.hpp"
 #include "load/read_method.hpp"
 #include "memory/slab.hpp"
 #include "plan/load_plan.hpp"
@@ -25,6 +26,7 @@ struct LoadOptions {
   int threads = 0;                        // 0: default_reader_threads
   int device = 0;                         // CUDA ordinal, for device memory
   std::optional<ReadMethod> method = std::nullopt;  // unset: by what is in the page cache
+  ReadsInFlight in_flight = {};                     // of this rank, per file system
   std::uint64_t chunk_bytes = 0;                    // of the ring's chunks, at most; 0: the default
 };
 

@@ -76,7 +76,8 @@ ReadMethod available(ReadMethod wanted) {
 }  // namespace
 
 SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>& ops,
-                         std::optional<ReadMethod> method) {
+                         const ReadOptions& options) {
+  std::optional<ReadMethod> method = options.method;
   if (method) method = available(*method);
   files_.resize(checkpoint.files.size());
   for (const CopyOp& op : ops) {
@@ -88,13 +89,15 @@ SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>
     open.shown = fmt::format("'{}'", path);
     open.fd = open_fd(AT_FDCWD, path, O_RDONLY, 0, Errc::kCheckpoint);
     check_against_header(open.fd.get(), *open.file, open.shown);
-    settle_method(open, method);
+    const FileSystemKind kind = file_system_kind(open.fd.get());
+    settle_method(open, kind, method);
+    open.gate = gate_of(open.fd.get(), kind == FileSystemKind::kNetwork ? options.in_flight.network
+                                                                        : options.in_flight.local);
     if (goes_past_cache(open.method)) open_direct(open, path);
   }
 }
 
-void SourceFiles::settle_method(Open& open, std::optional<ReadMethod> wanted) {
-  const FileSystemKind kind = file_system_kind(open.fd.get());
+void SourceFiles::settle_method(Open& open, FileSystemKind kind, std::optional<ReadMethod> wanted) {
   if (wanted == ReadMethod::kMmap && kind == FileSystemKind::kNetwork) {
     log::warn(
         fmt::format("{} is on a network file system: read by pread, never mapped", open.shown));
@@ -109,6 +112,12 @@ void SourceFiles::settle_method(Open& open, std::optional<ReadMethod> wanted) {
   if (open.method == ReadMethod::kMmap) {
     open.mapping = MappedFile(open.fd.get(), open.file->bytes);
   }
+}
+
+ReadGate* SourceFiles::gate_of(int fd, int limit) {
+  struct stat status {};
+  if (limit <= 0 || fstat(fd, &status) != 0) return nullptr;
+  return &gates_.try_emplace(status.st_dev, limit).first->second;
 }
 
 void SourceFiles::open_direct(Open& open, const std::string& path) {
@@ -135,12 +144,20 @@ ReadMethod SourceFiles::main_method() const noexcept {
   return static_cast<ReadMethod>(most);
 }
 
+int SourceFiles::most_in_flight() const {
+  int most = 0;
+  for (const auto& [device, gate] : gates_) most = std::max(most, gate.most());
+  return most;
+}
+
 void SourceFiles::read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out) {
   if (out.empty()) return;  // nothing to read, and perhaps no address to read it to
   const Open& open = files_[file];
   ReadMethod method = open.method;
   if (goes_past_cache(method) && out.size() < kLeastDirectBytes) method = ReadMethod::kPread;
-  const std::size_t got = read_by(method, open, offset, out);
+  const ReadPass pass(open.gate,
+                      method == ReadMethod::kUring ? Uring::requests_for(out.size()) : 1);
+  const std::size_t got = read_by(method, open, offset, out, pass.count());
   bytes_by_[static_cast<std::size_t>(method)].fetch_add(got, std::memory_order_relaxed);
   if (got == out.size()) return;
   throw Error(
@@ -151,14 +168,14 @@ void SourceFiles::read(std::uint32_t file, std::uint64_t offset, std::span<std::
 }
 
 std::size_t SourceFiles::read_by(ReadMethod method, const Open& open, std::uint64_t offset,
-                                 std::span<std::byte> out) {
+                                 std::span<std::byte> out, int in_flight) {
   switch (method) {
     case ReadMethod::kMmap:
       if (open.mapping.copy(offset, out)) return out.size();
       break;  // let pread say what is wrong, or find that it is not
     case ReadMethod::kDirect:
     case ReadMethod::kUring:
-      return read_past_cache(method, open, offset, out);
+      return read_past_cache(method, open, offset, out, in_flight);
     case ReadMethod::kPread:
       break;
   }
@@ -168,14 +185,14 @@ std::size_t SourceFiles::read_by(ReadMethod method, const Open& open, std::uint6
 // Direct reads need aligned memory, offsets and lengths: the covering range goes through a buffer
 // of this thread. Where the file system refuses one after all, that extent is read buffered.
 std::size_t SourceFiles::read_past_cache(ReadMethod method, const Open& open, std::uint64_t offset,
-                                         std::span<std::byte> out) {
+                                         std::span<std::byte> out, int in_flight) {
   thread_local AlignedBuffer bounce;
   const std::uint64_t begin = offset / open.alignment * open.alignment;
   const std::uint64_t end = align_up(offset + out.size(), open.alignment);
   const std::span<std::byte> covering = bounce.reserve(end - begin);
   const DirectRange range{open.direct.get(), begin, covering, open.alignment};
   const DirectRead read =
-      method == ReadMethod::kUring ? read_by_uring(range, Uring::kDepth) : read_direct(range);
+      method == ReadMethod::kUring ? read_by_uring(range, in_flight) : read_direct(range);
   if (read.error != 0 && !direct_refused_.exchange(true)) {
     log::warn(
         fmt::format("{} at offset {}: direct read refused ({}); such ranges are read "

@@ -4,7 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,11 +12,18 @@
 
 #include "base/fd.hpp"
 #include "checkpoint/checkpoint.hpp"
+#include "load/file_system.hpp"
 #include "load/mapped_file.hpp"
 #include "load/pieces.hpp"
+#include "load/read_gate.hpp"
 #include "load/read_method.hpp"
 
 namespace preload {
+
+struct ReadOptions {
+  std::optional<ReadMethod> method = std::nullopt;  // unset: by what is in the page cache
+  ReadsInFlight in_flight = {};                     // of this process, per file system
+};
 
 // The files that a load reads, opened once and checked against what their headers were read from.
 // Thread-safe.
@@ -27,7 +34,7 @@ class SourceFiles {
   // Throws Error(kCheckpoint) when one is gone, short or changed, Error(kUsage) when this build
   // lacks `method`.
   SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>& ops,
-              std::optional<ReadMethod> method = std::nullopt);
+              const ReadOptions& options = {});
 
   // All of `out`, or Error(kCheckpoint) with file, offset and missing bytes.
   void read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out);
@@ -35,6 +42,7 @@ class SourceFiles {
   void check_unchanged() const;
   std::uint64_t bytes_read() const noexcept;
   ReadMethod main_method() const noexcept;  // how most bytes were read
+  int most_in_flight() const;  // reads at once on one file system that has a limit, so far
 
  private:
   struct Open {
@@ -45,15 +53,18 @@ class SourceFiles {
     MappedFile mapping;           // for kMmap
     Fd direct;                    // for kDirect and kUring: opened with O_DIRECT
     std::uint64_t alignment = 0;  // of direct reads, in bytes
+    ReadGate* gate = nullptr;     // of its file system, where that has a limit
   };
-  void settle_method(Open& open, std::optional<ReadMethod> wanted);
+  void settle_method(Open& open, FileSystemKind kind, std::optional<ReadMethod> wanted);
+  ReadGate* gate_of(int fd, int limit);
   void open_direct(Open& open, const std::string& path);
   std::size_t read_by(ReadMethod method, const Open& open, std::uint64_t offset,
-                      std::span<std::byte> out);
+                      std::span<std::byte> out, int in_flight);
   std::size_t read_past_cache(ReadMethod method, const Open& open, std::uint64_t offset,
-                              std::span<std::byte> out);
+                              std::span<std::byte> out, int in_flight);
 
   std::vector<Open> files_;  // by the checkpoint's index; without fd when not needed
+  std::map<std::uint64_t, ReadGate> gates_;  // by st_dev
   std::atomic<bool> direct_refused_{false};
   std::array<std::atomic<std::uint64_t>, 4> bytes_by_{};  // by ReadMethod
 };

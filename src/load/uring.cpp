@@ -168,6 +168,11 @@ struct Uring::Ring {
 
 bool Uring::is_built() noexcept { return true; }
 
+int Uring::requests_for(std::uint64_t bytes) noexcept {
+  const std::uint64_t requests = (bytes + kRequestBytes - 1) / kRequestBytes;
+  return static_cast<int>(std::clamp<std::uint64_t>(requests, 1, kDepth));
+}
+
 std::optional<int> Uring::refusal() noexcept {
   Ring ring;
   if (ring.error != 0) return ring.error;

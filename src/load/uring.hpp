@@ -13,6 +13,9 @@ class Uring {
  public:
   static constexpr int kDepth = 8;  // requests in flight, at most
 
+  // How many requests, at most kDepth, a read of so many bytes makes use of.
+  static int requests_for(std::uint64_t bytes) noexcept;
+
   static bool is_built() noexcept;  // false in a build without liburing
   // The errno with which the kernel refuses a ring or its reads to this thread, by age (ENOSYS), a
   // seccomp filter or kernel.io_uring_disabled (EPERM); nothing when they work.

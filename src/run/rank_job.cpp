@@ -112,6 +112,7 @@ Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
   how.ring_bytes = options_.ring_bytes;
   how.threads = options_.threads;
   how.method = options_.reader;
+  how.in_flight = share_of_reads(options_.reads_in_flight, launch_.place.local_size);
   how.device = launch_.device.ordinal;
   const LoadResult result =
       load(plan.load, plan.program, plan.checkpoint, *memory, how, progress_, cancel);

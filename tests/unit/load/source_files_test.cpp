@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "load/source_files.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 
+#include "load/run_threads.hpp"
 #include "load/uring.hpp"
 #include "unit/load/random_load.hpp"
 #include "unit/load/without_io_uring.hpp"
@@ -25,10 +27,11 @@ class SourceFilesTest : public testing::Test {
     checkpoint_.directory = directory_.path();
     checkpoint_.files.push_back(test::describe_file(directory_, "w.safetensors"));
   }
-  SourceFiles open(std::optional<ReadMethod> method = std::nullopt) const {
+  SourceFiles open(std::optional<ReadMethod> method = std::nullopt,
+                   ReadsInFlight in_flight = {}) const {
     CopyOp op;
     op.row_bytes = 1;
-    return {checkpoint_, {op}, method};
+    return {checkpoint_, {op}, {method, in_flight}};
   }
 
   test::TempDir directory_;
@@ -96,6 +99,23 @@ TEST_P(EveryReadMethod, SurvivesTheLossOfWholePagesThatWereMapped) {
   EXPECT_THROW(files.read(0, 90000, out), Error);
 }
 
+TEST_P(EveryReadMethod, HasNoMoreInFlightThanItMay) {
+  if (!is_available(GetParam())) GTEST_SKIP() << "no io_uring in this build or on this machine";
+  const std::string large(3 << 20, 'y');
+  directory_.write("w.safetensors", large);
+  checkpoint_.files[0] = test::describe_file(directory_, "w.safetensors");
+  for (const int limit : {1, 3}) {
+    SourceFiles files = open(GetParam(), {.local = limit, .network = limit});
+    run_threads(8, [&](int index, const std::atomic<bool>&) {
+      std::vector<std::byte> out(2 << 20);
+      for (int turn = 0; turn < 4; ++turn) files.read(0, static_cast<unsigned>(index * 4096), out);
+    });
+    EXPECT_GE(files.most_in_flight(), 1);
+    EXPECT_LE(files.most_in_flight(), limit);
+    EXPECT_EQ(files.bytes_read(), 8ULL * 4 * (2 << 20));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EveryReadMethod,
                          testing::Values(ReadMethod::kPread, ReadMethod::kMmap, ReadMethod::kDirect,
                                          ReadMethod::kUring),
@@ -124,6 +144,17 @@ TEST_F(SourceFilesTest, ReadsDirectlyWithOneWarningWhereTheKernelRefusesIoUring)
   ASSERT_NE(first, std::string::npos) << log;
   EXPECT_THAT(log, AllOf(HasSubstr("EPERM"), HasSubstr("--reader direct")));
   EXPECT_EQ(log.find("the kernel refuses io_uring", first + 1), std::string::npos) << log;
+}
+
+TEST_F(SourceFilesTest, HasNoLimitOnLocalFileSystemsUnlessAsked) {
+  if (file_system_kind(open_fd(AT_FDCWD, directory_.path(), O_RDONLY, 0, Errc::kInternal).get()) ==
+      FileSystemKind::kNetwork) {
+    GTEST_SKIP() << "temporary files are on a network here";
+  }
+  SourceFiles files = open(std::nullopt, {.local = 0, .network = 1});
+  std::vector<std::byte> out(1000);
+  files.read(0, 0, out);
+  EXPECT_EQ(files.most_in_flight(), 0);
 }
 
 TEST_F(SourceFilesTest, NoticesAWriteThatKeepsTheSize) {
