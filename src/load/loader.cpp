@@ -59,8 +59,8 @@ LoadResult load(const LoadPlan& plan, const CopyProgram& program, const Checkpoi
                 const Cancel& cancel) {
   LoadOptions settled = options;
   if (settled.threads <= 0) settled.threads = default_reader_threads(memory.kind());
-  LoadJob job(plan, program, checkpoint, memory, {options.method, options.in_flight}, progress,
-              cancel);
+  LoadJob job(plan, program, checkpoint, memory,
+              {options.method, options.in_flight, &progress.reads}, progress, cancel);
   std::uint64_t total = 0;
   for (const CopyOp& op : job.ops) total += op.rows * op.row_bytes;
   progress.bytes = 0;

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "load/read_gate.hpp"
 #include "load/read_method.hpp"
+#include "load/read_watch.hpp"
 #include "memory/slab.hpp"
 #include "plan/load_plan.hpp"
 
@@ -34,6 +35,7 @@ struct LoadOptions {
 struct LoadProgress {
   std::atomic<std::uint64_t> bytes{0};
   std::atomic<std::uint64_t> total_bytes{0};
+  ReadWatch reads;
 };
 
 struct LoadResult {

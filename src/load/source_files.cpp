@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
@@ -76,15 +77,20 @@ ReadMethod available(ReadMethod wanted) {
 }  // namespace
 
 SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>& ops,
-                         const ReadOptions& options) {
+                         const ReadOptions& options)
+    : watch_(options.watch) {
   std::optional<ReadMethod> method = options.method;
   if (method) method = available(*method);
   files_.resize(checkpoint.files.size());
+  std::vector<std::string> paths;
+  for (const SourceFile& file : checkpoint.files) {
+    paths.push_back(checkpoint.directory + "/" + file.name);
+  }
   for (const CopyOp& op : ops) {
     if (op.rows == 0 || op.row_bytes == 0) continue;
     Open& open = files_.at(op.file);
     if (open.fd) continue;
-    const std::string path = checkpoint.directory + "/" + checkpoint.files[op.file].name;
+    const std::string& path = paths[op.file];
     open.file = &checkpoint.files[op.file];
     open.shown = fmt::format("'{}'", path);
     open.fd = open_fd(AT_FDCWD, path, O_RDONLY, 0, Errc::kCheckpoint);
@@ -95,6 +101,7 @@ SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<CopyOp>
                                                                         : options.in_flight.local);
     if (goes_past_cache(open.method)) open_direct(open, path);
   }
+  if (watch_ != nullptr) watch_->set_paths(std::move(paths));
 }
 
 void SourceFiles::settle_method(Open& open, FileSystemKind kind, std::optional<ReadMethod> wanted) {
@@ -157,6 +164,7 @@ void SourceFiles::read(std::uint32_t file, std::uint64_t offset, std::span<std::
   if (goes_past_cache(method) && out.size() < kLeastDirectBytes) method = ReadMethod::kPread;
   const ReadPass pass(open.gate,
                       method == ReadMethod::kUring ? Uring::requests_for(out.size()) : 1);
+  const ReadWatch::Scope shown(watch_, file, offset, out.size());
   const std::size_t got = read_by(method, open, offset, out, pass.count());
   bytes_by_[static_cast<std::size_t>(method)].fetch_add(got, std::memory_order_relaxed);
   if (got == out.size()) return;

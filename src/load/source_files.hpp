@@ -17,12 +17,14 @@
 #include "load/pieces.hpp"
 #include "load/read_gate.hpp"
 #include "load/read_method.hpp"
+#include "load/read_watch.hpp"
 
 namespace preload {
 
 struct ReadOptions {
   std::optional<ReadMethod> method = std::nullopt;  // unset: by what is in the page cache
   ReadsInFlight in_flight = {};                     // of this process, per file system
+  ReadWatch* watch = nullptr;                       // shows the reads; outlives their files
 };
 
 // The files that a load reads, opened once and checked against what their headers were read from.
@@ -63,6 +65,7 @@ class SourceFiles {
   std::size_t read_past_cache(ReadMethod method, const Open& open, std::uint64_t offset,
                               std::span<std::byte> out, int in_flight);
 
+  ReadWatch* const watch_;
   std::vector<Open> files_;  // by the checkpoint's index; without fd when not needed
   std::map<std::uint64_t, ReadGate> gates_;  // by st_dev
   std::atomic<bool> direct_refused_{false};

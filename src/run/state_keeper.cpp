@@ -26,6 +26,7 @@ StateKeeper::StateKeeper(const SocketDir& directory, Endpoint endpoint, StateFil
       state_(std::move(state)),
       progress_(progress),
       supervision_(supervision),
+      stalls_(progress.reads),
       terminal_(isatty(STDERR_FILENO) == 1) {
   state_.state = "LOADING";
   write_state(directory_, endpoint_, state_);
@@ -66,6 +67,7 @@ void StateKeeper::run() {
     state_.total_bytes = progress_.total_bytes;
     if (state_.bytes != before) write(state_);
     supervision_.set_progress(state_.bytes, state_.total_bytes);
+    report_stalls();
     report();
     lock.lock();
   }
@@ -76,6 +78,11 @@ void StateKeeper::run() {
   state_.bytes = state_.total_bytes = progress_.total_bytes;
   write(state_);
   published();
+}
+
+// A warning, so that every rank's is seen.
+void StateKeeper::report_stalls() {
+  for (const std::string& line : stalls_.look(StalledReads::Clock::now())) log::warn(line);
 }
 
 void StateKeeper::report() {

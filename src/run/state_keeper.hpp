@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "load/loader.hpp"
+#include "load/stalled_reads.hpp"
 #include "run/supervision.hpp"
 #include "serve/socket_dir.hpp"
 
@@ -34,6 +35,7 @@ class StateKeeper {
   void run();
   void stop_thread();
   void write(const StateFile& state) noexcept;
+  void report_stalls();
   void report();
 
   const SocketDir& directory_;
@@ -43,6 +45,7 @@ class StateKeeper {
   Supervision& supervision_;
   bool write_failed_ = false;
   int turns_ = 0;
+  StalledReads stalls_;
   const bool terminal_;
 
   std::mutex mutex_;  // of what follows

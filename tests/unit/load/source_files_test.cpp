@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 
 #include "load/run_threads.hpp"
@@ -155,6 +156,28 @@ TEST_F(SourceFilesTest, HasNoLimitOnLocalFileSystemsUnlessAsked) {
   std::vector<std::byte> out(1000);
   files.read(0, 0, out);
   EXPECT_EQ(files.most_in_flight(), 0);
+}
+
+TEST_F(SourceFilesTest, ShowsAReadWhileItLasts) {
+  ReadWatch watch;
+  CopyOp op;
+  op.row_bytes = 1;
+  SourceFiles files(checkpoint_, {op}, {.watch = &watch});
+  EXPECT_EQ(watch.path(0), directory_ / "w.safetensors");
+  std::atomic<bool> seen{false};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  run_threads(2, [&](int index, const std::atomic<bool>&) {
+    std::vector<std::byte> out(99000);
+    while (!seen && std::chrono::steady_clock::now() < deadline) {
+      if (index == 0) files.read(0, 1000, out);
+      for (std::size_t slot = 0; index == 1 && slot < ReadWatch::kSlots; ++slot) {
+        const auto read = watch.look(slot);
+        if (read && read->offset == 1000 && read->bytes == 99000) seen = true;
+      }
+    }
+  });
+  EXPECT_TRUE(seen);
+  for (std::size_t slot = 0; slot < ReadWatch::kSlots; ++slot) EXPECT_FALSE(watch.look(slot));
 }
 
 TEST_F(SourceFilesTest, NoticesAWriteThatKeepsTheSize) {
