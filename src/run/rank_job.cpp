@@ -96,7 +96,8 @@ void RankJob::take_place() {
   state.global_rank = launch_.coords.global;
   state.local_size = launch_.place.local_size;
   state.model = options_.model.model;
-  keeper_.emplace(*directory_, endpoint_, std::move(state), progress_, supervision_);
+  keeper_.emplace(*directory_, endpoint_, std::move(state), launch_.place.node, progress_,
+                  supervision_);
 }
 
 Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {

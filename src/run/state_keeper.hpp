@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -9,6 +10,8 @@
 
 #include "load/loader.hpp"
 #include "load/stalled_reads.hpp"
+#include "run/progress_line.hpp"
+#include "run/rate_window.hpp"
 #include "run/supervision.hpp"
 #include "serve/socket_dir.hpp"
 
@@ -19,8 +22,8 @@ namespace preload::run {
 // else waits for the file system.
 class StateKeeper {
  public:
-  // Writes LOADING. `directory`, `progress` and `supervision` outlive it.
-  StateKeeper(const SocketDir& directory, Endpoint endpoint, StateFile state,
+  // Writes LOADING; `node` is the rank's. `directory`, `progress` and `supervision` outlive it.
+  StateKeeper(const SocketDir& directory, Endpoint endpoint, StateFile state, int node,
               LoadProgress& progress, Supervision& supervision);
   ~StateKeeper();
   StateKeeper(const StateKeeper&) = delete;
@@ -35,18 +38,19 @@ class StateKeeper {
   void run();
   void stop_thread();
   void write(const StateFile& state) noexcept;
-  void report_stalls();
-  void report();
+  wire::Progress measure(std::chrono::steady_clock::time_point now);
+  void tell(const wire::Progress& progress, std::chrono::steady_clock::time_point now);
 
   const SocketDir& directory_;
   const Endpoint endpoint_;
   StateFile state_;
+  const int node_;
   LoadProgress& progress_;
   Supervision& supervision_;
   bool write_failed_ = false;
-  int turns_ = 0;
+  RateWindow rate_;
   StalledReads stalls_;
-  const bool terminal_;
+  ProgressLine line_;
 
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;

@@ -21,7 +21,7 @@ class StateKeeperTest : public testing::Test {
     StateFile state;
     state.job = "job-1";
     state.model = "a model";
-    keeper_.emplace(directory_, endpoint_, state, progress_, supervision_);
+    keeper_.emplace(directory_, endpoint_, state, 0, progress_, supervision_);
   }
 
   StateFile now() const {
@@ -31,10 +31,10 @@ class StateKeeperTest : public testing::Test {
 
   bool eventually_shows(std::uint64_t bytes) const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (now().bytes != bytes && std::chrono::steady_clock::now() < deadline) {
+    while (now().progress.bytes != bytes && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    return now().bytes == bytes;
+    return now().progress.bytes == bytes;
   }
 
   const test::TempDir temp_;
@@ -53,7 +53,22 @@ TEST_F(StateKeeperTest, SaysLoadingAtOnceAndHowFarItIs) {
   progress_.total_bytes = 100;
   progress_.bytes = 40;
   EXPECT_TRUE(eventually_shows(40));
-  EXPECT_EQ(now().total_bytes, 100U);
+  EXPECT_EQ(now().progress.total_bytes, 100U);
+}
+
+TEST_F(StateKeeperTest, SaysHowFastItIsAndHowLongItTakes) {
+  progress_.total_bytes = 1 << 30;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!now().progress.seconds_left && std::chrono::steady_clock::now() < deadline) {
+    progress_.bytes += 1 << 10;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const wire::Progress progress = now().progress;
+  ASSERT_TRUE(progress.bytes_per_s && progress.seconds_left);
+  EXPECT_GT(*progress.bytes_per_s, 0U);
+  EXPECT_GT(*progress.seconds_left, 0);
+  EXPECT_FALSE(progress.slowest_rank);
+  EXPECT_FALSE(progress.stalled);
 }
 
 TEST_F(StateKeeperTest, SaysReadyBeforeItCallsBack) {
