@@ -213,22 +213,22 @@ bool JobMember::State::turn() {
     return false;
   }
   bool close = false;
-  RankProgress now_done;
+  RankProgress so_far;
   {
     const std::lock_guard lock(mutex);
     for (const JobMessage& message : outbox) connection.queue(message);
     outbox.clear();
     close = closing;
-    now_done = progress;
+    so_far = progress;
   }
   if (close && closing_since == Clock::time_point{}) closing_since = now;
   if (now >= next_beat) {
     next_beat = now + timings.heartbeat;
     JobMessage beat;
-    beat.bytes = now_done.bytes;
-    beat.total_bytes = now_done.total_bytes;
-    beat.bytes_per_s = now_done.bytes_per_s;
-    beat.node = now_done.node;
+    beat.bytes = so_far.bytes;
+    beat.total_bytes = so_far.total_bytes;
+    beat.bytes_per_s = so_far.bytes_per_s;
+    beat.node = so_far.node;
     connection.queue(beat);
   }
   if (!connection.flush()) {

@@ -58,14 +58,14 @@ std::vector<Block> blocks_of(const std::vector<CopyOp>& ops) {
 
 std::vector<SourceHash> hash_sources(const Checkpoint& checkpoint,
                                      const std::vector<std::uint32_t>& sources, int threads,
-                                     const Cancel& cancel) {
+                                     const Cancel& cancel, const ReadOptions& reading) {
   const std::vector<CopyOp> ops = whole_tensors(checkpoint, sources);
   const std::vector<Block> blocks = blocks_of(ops);
   std::vector<SourceHash> results(ops.size());
   for (std::size_t i = 0; i < ops.size(); ++i) results[i].source = ops[i].source;
   if (blocks.empty()) return results;
 
-  SourceFiles files(checkpoint, ops);
+  SourceFiles files(checkpoint, ops, reading);
   std::atomic<std::size_t> next{0};
   std::mutex mutex;  // guards the sums
   if (threads <= 0) threads = std::min(usable_cpus(), kMaxThreads);

@@ -124,7 +124,8 @@ Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
                         format_bytes(result.bytes_read), result.seconds, rate));
 
   const std::vector<SourceHash> sources =
-      audit_sources(group_, plan, result, options_.threads, cancel);
+      audit_sources(group_, plan, result, options_.threads,
+                    {std::nullopt, how.in_flight, &progress_.reads}, cancel);
   if (launch_.coords.global == 0) remember_hashes(plan.checkpoint, sources);
   return build_residency(options_, launch_, plan, result, sources, endpoint_);
 }

@@ -19,14 +19,15 @@ constexpr auto kTurn = std::chrono::milliseconds(500);
 }  // namespace
 
 StateKeeper::StateKeeper(const SocketDir& directory, Endpoint endpoint, StateFile state, int node,
-                         LoadProgress& progress, Supervision& supervision)
+                         LoadProgress& progress, Supervision& supervision,
+                         std::chrono::milliseconds stalled_after)
     : directory_(directory),
       endpoint_(std::move(endpoint)),
       state_(std::move(state)),
       node_(node),
       progress_(progress),
       supervision_(supervision),
-      stalls_(progress.reads),
+      stalls_(progress.reads, stalled_after),
       line_(STDERR_FILENO) {
   state_.state = "LOADING";
   write_state(directory_, endpoint_, state_);

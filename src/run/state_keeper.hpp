@@ -22,9 +22,11 @@ namespace preload::run {
 // else waits for the file system.
 class StateKeeper {
  public:
-  // Writes LOADING; `node` is the rank's. `directory`, `progress` and `supervision` outlive it.
+  // Writes LOADING; `node` is the rank's. A read is stalled after `stalled_after`.
+  // `directory`, `progress` and `supervision` outlive it.
   StateKeeper(const SocketDir& directory, Endpoint endpoint, StateFile state, int node,
-              LoadProgress& progress, Supervision& supervision);
+              LoadProgress& progress, Supervision& supervision,
+              std::chrono::milliseconds stalled_after = std::chrono::seconds(10));
   ~StateKeeper();
   StateKeeper(const StateKeeper&) = delete;
   StateKeeper& operator=(const StateKeeper&) = delete;
