@@ -1,5 +1,5 @@
-# Finds what the build needs. CUDA and MPI are optional: without them the build is a full host-only
-# tool.
+# Finds what the build needs. CUDA, MPI and liburing are optional: without them the build is a full
+# host-only tool.
 
 find_package(Threads REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
@@ -53,4 +53,16 @@ if(NOT PRELOAD_MPI STREQUAL "OFF")
   endif()
 endif()
 
-message(STATUS "preload: CUDA ${PRELOAD_HAVE_CUDA}, MPI ${PRELOAD_HAVE_MPI}")
+# Linked statically, so that a binary runs on machines that lack it.
+set(PRELOAD_HAVE_URING OFF)
+if(NOT PRELOAD_URING STREQUAL "OFF")
+  find_path(URING_INCLUDE_DIR liburing.h)
+  find_library(URING_LIBRARY NAMES liburing.a)
+  if(URING_INCLUDE_DIR AND URING_LIBRARY)
+    set(PRELOAD_HAVE_URING ON)
+  elseif(PRELOAD_URING STREQUAL "ON")
+    message(FATAL_ERROR "PRELOAD_URING=ON but no liburing.h and liburing.a were found: install liburing-dev")
+  endif()
+endif()
+
+message(STATUS "preload: CUDA ${PRELOAD_HAVE_CUDA}, MPI ${PRELOAD_HAVE_MPI}, io_uring ${PRELOAD_HAVE_URING}")

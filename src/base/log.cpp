@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -16,12 +17,19 @@
 namespace preload::log {
 namespace {
 
+// On a terminal a line first erases what a progress line left there.
+const char* line_start() {
+  static const bool terminal = isatty(STDERR_FILENO) == 1;
+  return terminal ? "\x1b[K" : "";
+}
+
 std::atomic<bool> quiet_info{false};  // ranks above 0 keep info to themselves
 
 std::shared_ptr<spdlog::logger> make_logger(const std::string& identity) {
   auto logger = std::make_shared<spdlog::logger>("preload",
                                                  std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern(fmt::format("%H:%M:%S.%e %l {}{}%v", identity, identity.empty() ? "" : " "));
+  logger->set_pattern(
+      fmt::format("{}%H:%M:%S.%e %l {}{}%v", line_start(), identity, identity.empty() ? "" : " "));
   logger->set_level(spdlog::level::info);
   logger->flush_on(spdlog::level::debug);
   return logger;
@@ -64,7 +72,7 @@ void set_up(Level level, std::string identity) {
 void set_rank(int global_rank, std::string_view role) {
   quiet_info = global_rank != 0;
   current().logger->set_pattern(fmt::format(
-      "%H:%M:%S.%e %l {}{}rank {}{}{}: %v", current().identity,
+      "{}%H:%M:%S.%e %l {}{}rank {}{}{}: %v", line_start(), current().identity,
       current().identity.empty() ? "" : " ", global_rank, role.empty() ? "" : " ", role));
 }
 

@@ -35,12 +35,16 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"export", "", "KIND", "serve", "handles for clients on cuda: vmm or cuda-ipc [vmm]"},
     {"ring-bytes", "", "SIZE", "serve bench", "host bounce memory of a rank, e.g. 256M [512M]"},
     {"reader", "", "HOW", "serve bench",
-     "auto, pread, mmap or direct [auto: pread where the files are in "
-     "the page cache or on a network, else direct]"},
+     "auto, pread, mmap, direct or uring (direct, several requests in flight a thread) [auto: "
+     "pread "
+     "where the files are in the page cache or on a network, else direct]"},
     {"spread", "", "WHEN", "serve plan",
      "what several ranks of a node need is read once and handed on: auto, always or never [auto: "
      "where that is faster]"},
     {"reader-threads", "", "N", "serve bench", "reading threads of a rank [by its CPUs]"},
+    {"reads-in-flight", "", "N", "serve",
+     "reads in flight of a node on one file system, shared out among its ranks [32 on network file "
+     "systems, any number on others]"},
     {"allow-uid", "", "UID", "serve",
      "user id that may attach besides ours and root; may be repeated", true},
     {"log-level", "", "LEVEL", "serve",

@@ -137,9 +137,11 @@ std::optional<std::uint64_t> ring_bytes_option(const ParsedOptions& options) {
 }
 
 std::optional<ReadMethod> reader_option(const ParsedOptions& options) {
-  const auto reader = options.choice("reader", {"auto", "pread", "mmap", "direct"});
+  const auto reader = options.choice("reader", {"auto", "pread", "mmap", "direct", "uring"});
   if (!reader || *reader == 0) return std::nullopt;
-  return static_cast<ReadMethod>(*reader - 1);
+  const auto method = static_cast<ReadMethod>(*reader - 1);
+  require_built(method);
+  return method;
 }
 
 ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
@@ -166,6 +168,7 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
                 "--spread always needs memory that other ranks can write: use --export vmm");
   }
   serve.threads = options.number("reader-threads", 1).value_or(0);
+  serve.reads_in_flight = options.number("reads-in-flight", 1);
   for (const std::string& uid : options.all("allow-uid")) {
     serve.allow_uids.push_back(parse_uid(uid));
   }

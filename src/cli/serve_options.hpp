@@ -36,9 +36,10 @@ struct ServeOptions {
   std::string slot;
   std::string socket_dir;  // "" = the default
   std::uint64_t ring_bytes = 512 * kMiB;
-  std::optional<ReadMethod> reader;  // --reader, unset = auto
-  Spread spread = Spread::kAuto;     // --spread
-  int threads = 0;                   // --reader-threads, 0 = by the CPUs at hand
+  std::optional<ReadMethod> reader;    // --reader, unset = auto
+  Spread spread = Spread::kAuto;       // --spread
+  int threads = 0;                     // --reader-threads, 0 = by the CPUs at hand
+  std::optional<int> reads_in_flight;  // --reads-in-flight, of a node
   std::vector<unsigned> allow_uids;
   log::Level log_level = log::Level::kInfo;
 };

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/bytes.hpp"
 #include "cli/command.hpp"
@@ -18,10 +20,29 @@ const Row kHeadings{"DEVICE", "SLOT",   "ROLE",     "RANK", "STATE",
                     "BYTES",  "LEASES", "OVERHEAD", "PID",  "MODEL"};
 constexpr std::size_t kKeyDigits = 16;  // enough to tell keys apart by eye
 
+// The daemons of one job in this directory, added up.
+struct NodeProgress {
+  int daemons = 0;
+  wire::Progress sum;
+
+  void add(const wire::Progress& one) {
+    sum.bytes += one.bytes;
+    sum.total_bytes += one.total_bytes;
+    if (one.bytes_per_s) sum.bytes_per_s = sum.bytes_per_s.value_or(0) + *one.bytes_per_s;
+    if (one.slowest_rank) sum.slowest_rank = one.slowest_rank;
+    // Until the last is done; unset while one does not know.
+    const bool known = (daemons == 0 || sum.seconds_left) && one.seconds_left;
+    sum.seconds_left =
+        known ? std::optional(std::max(sum.seconds_left.value_or(0), *one.seconds_left))
+              : std::nullopt;
+    ++daemons;
+  }
+};
+
 std::string state_text(const wire::DaemonStatus& status) {
   const std::string name(wire::state_name(status.state));
   if (status.state != wire::DaemonState::kLoading || status.bytes == 0) return name;
-  return fmt::format("{} {:.0f}%", name, 100 * status.progress);
+  return fmt::format("{} {:.0f}%", name, 100 * status.progress.share());
 }
 
 Row row_of(const DaemonView& view) {
@@ -45,6 +66,12 @@ void print_row(const Row& row, const std::vector<std::size_t>& widths) {
   fmt::print("{}\n", line);
 }
 
+void print_progress(wire::Progress progress) {
+  progress.slowest_rank.reset();  // of the job, not this daemon's
+  if (progress.bytes_per_s) fmt::print("  {}\n", wire::describe(progress));
+  if (progress.stalled) fmt::print("  {}\n", wire::describe(*progress.stalled));
+}
+
 // What does not fit into columns, under the daemon's row.
 void print_details(const wire::DaemonStatus& status) {
   if (!status.key.empty())
@@ -52,9 +79,22 @@ void print_details(const wire::DaemonStatus& status) {
                status.job, status.generation, status.export_kind);
   if (status.export_kind == wire::kCudaIpcKind)
     fmt::print("  cuda-ipc: clients can write, and the weights end with this daemon\n");
+  if (status.state == wire::DaemonState::kLoading) print_progress(status.progress);
   for (const wire::LeaseStatus& lease : status.leases)
     fmt::print("  lease: pid {} ({}), {:.0f} s\n", lease.pid, lease.name, lease.age_s);
   if (!status.text.empty()) fmt::print("  {}: {}\n", status.code, status.text);
+}
+
+// What the daemons of one job that load here have done together.
+void print_sums(const std::vector<DaemonView>& views) {
+  std::map<std::string, NodeProgress> jobs;
+  for (const DaemonView& view : views) {
+    const wire::DaemonStatus status = view.status();
+    if (status.state == wire::DaemonState::kLoading) jobs[status.job].add(status.progress);
+  }
+  for (const auto& [job, node] : jobs)
+    if (node.daemons > 1 && node.sum.total_bytes > 0)
+      fmt::print("job {} on this node: {}\n", job, wire::describe(node.sum));
 }
 
 void print_table(const std::vector<DaemonView>& views) {
@@ -74,6 +114,7 @@ void print_table(const std::vector<DaemonView>& views) {
     print_row(rows[i], widths);
     print_details(views[i].status());
   }
+  print_sums(views);
 }
 
 }  // namespace

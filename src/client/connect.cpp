@@ -9,7 +9,6 @@
 #include <thread>
 #include <variant>
 
-#include "base/bytes.hpp"
 #include "serve/connect.hpp"
 #include "wire/exchange.hpp"
 
@@ -40,9 +39,8 @@ std::string loading_text(const SocketDir& directory, const Endpoint& endpoint,
   if (!state) return text;
   if (state->pid > 0) text += fmt::format(", pid {}", state->pid);
   if (!state->model.empty()) text += ", " + state->model;
-  if (state->total_bytes > 0) {
-    text += fmt::format(", {} of {}", format_bytes(state->bytes), format_bytes(state->total_bytes));
-  }
+  if (state->progress.total_bytes > 0) text += ", " + wire::describe(state->progress);
+  if (state->progress.stalled) text += "; " + wire::describe(*state->progress.stalled);
   return text;
 }
 

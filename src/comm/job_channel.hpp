@@ -5,9 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "comm/job_progress.hpp"
 
 namespace preload {
 
@@ -34,13 +37,6 @@ struct JobFailure {
 
 std::string describe(const JobFailure& failure);  // "rank 2: model.safetensors is short by ..."
 
-// Bytes loaded, all ranks together, as of their last heartbeats.
-struct JobProgress {
-  std::uint64_t bytes = 0;
-  std::uint64_t total_bytes = 0;
-  int slowest_rank = 0;  // by share of its own total
-};
-
 struct JobTimings {
   std::chrono::milliseconds heartbeat{2000};
   std::chrono::milliseconds lost{8000};            // silence after which a peer counts as dead
@@ -57,7 +53,8 @@ class JobHub {
   JobHub(const JobHub&) = delete;
   JobHub& operator=(const JobHub&) = delete;
   const HubAddress& address() const noexcept;
-  JobProgress progress() const;
+  // Every rank that is there, as of its last heartbeat.
+  std::vector<RankProgress> progress() const;
 
  private:
   struct State;
@@ -80,8 +77,9 @@ class JobMember {
   JobMember(const JobMember&) = delete;
   JobMember& operator=(const JobMember&) = delete;
 
-  void set_progress(std::uint64_t bytes, std::uint64_t total_bytes) noexcept;
-  void bound();  // my socket is bound
+  void set_progress(const RankProgress& progress) noexcept;  // with the next heartbeats
+  std::optional<int> slowest_rank() const noexcept;  // of the job, as of the hub's last heartbeat
+  void bound();                                      // my socket is bound
   // Waits until the hub has told the others. Returns the job's failure: this one, or the one that
   // the hub knew already. `events.failed` is not called afterwards.
   JobFailure fail(int status, const std::string& text);

@@ -38,7 +38,7 @@ struct Peer {
   bool bound = false;
   bool left = false;  // said BYE
   bool gone = false;  // to be erased
-  std::uint64_t bytes = 0, total_bytes = 0;
+  RankProgress progress{};
 };
 
 // A thousand ranks need a thousand descriptors: most soft limits are below that.
@@ -77,6 +77,7 @@ struct JobHub::State {
   void beat(Clock::time_point now);
   void release_failing(Clock::time_point now);
   void flush_all();
+  std::vector<RankProgress> rank_progress() const;
   void publish_progress();
   bool finished(Clock::time_point now);
   Peer* find(int rank);
@@ -94,7 +95,7 @@ struct JobHub::State {
 
   mutable std::mutex mutex;  // of what follows
   bool close_requested = false;
-  JobProgress progress;
+  std::vector<RankProgress> progress;
   std::thread thread;  // last: it uses all of the above
 };
 
@@ -170,6 +171,7 @@ milliseconds JobHub::State::pause(Clock::time_point now) const {
 
 void JobHub::State::welcome(Arrival arrival, Clock::time_point now) {
   Peer& peer = peers.emplace_back(Peer{std::move(arrival.connection), arrival.rank, now});
+  peer.progress.rank = peer.rank;
   if (failure) peer.connection.queue(failed_message(*failure, Type::kFailed));
 }
 
@@ -189,8 +191,8 @@ void JobHub::State::handle(Peer& peer, const JobMessage& message) {
   JobMessage reply;
   switch (message.type) {
     case Type::kHeartbeat:
-      peer.bytes = message.bytes;
-      peer.total_bytes = message.total_bytes;
+      peer.progress = {peer.rank, message.node, message.bytes, message.total_bytes,
+                       message.bytes_per_s};
       return;
     case Type::kBound: {
       peer.bound = true;
@@ -259,8 +261,10 @@ void JobHub::State::expire(Clock::time_point now) {
 void JobHub::State::beat(Clock::time_point now) {
   if (now < next_beat) return;
   next_beat = now + timings.heartbeat;
+  JobMessage message;
+  if (const auto last = slowest(rank_progress())) message.slowest_rank = last->rank;
   for (Peer& peer : peers) {
-    if (!peer.left) peer.connection.queue(JobMessage{});
+    if (!peer.left) peer.connection.queue(message);
   }
 }
 
@@ -289,20 +293,19 @@ void JobHub::State::release_failing(Clock::time_point now) {
   flush_all();
 }
 
-void JobHub::State::publish_progress() {
-  JobProgress sum;
-  double slowest = 2;
+std::vector<RankProgress> JobHub::State::rank_progress() const {
+  std::vector<RankProgress> ranks;
+  ranks.reserve(peers.size());
   for (const Peer& peer : peers) {
-    if (peer.total_bytes == 0) continue;
-    sum.bytes += peer.bytes;
-    sum.total_bytes += peer.total_bytes;
-    const double share = static_cast<double>(peer.bytes) / static_cast<double>(peer.total_bytes);
-    if (share >= slowest) continue;
-    slowest = share;
-    sum.slowest_rank = peer.rank;
+    if (!peer.gone) ranks.push_back(peer.progress);
   }
+  return ranks;
+}
+
+void JobHub::State::publish_progress() {
+  std::vector<RankProgress> ranks = rank_progress();
   const std::lock_guard lock(mutex);
-  progress = sum;
+  progress = std::move(ranks);
 }
 
 // Rank 0 leaves. After a failure or a stop of the whole job the others leave too and are waited
@@ -346,7 +349,7 @@ JobHub::~JobHub() = default;
 
 const HubAddress& JobHub::address() const noexcept { return state_->door.address(); }
 
-JobProgress JobHub::progress() const {
+std::vector<RankProgress> JobHub::progress() const {
   const std::lock_guard lock(state_->mutex);
   return state_->progress;
 }

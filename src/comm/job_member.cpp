@@ -134,12 +134,13 @@ struct JobMember::State {
   Fd wake;
   Clock::time_point heard, next_beat, last_turn, closing_since{};
   bool failure_heard = false;
-  std::atomic<std::uint64_t> bytes{0}, total_bytes{0};
+  std::atomic<int> slowest_rank{-1};
 
   std::mutex mutex;  // of what follows
   std::condition_variable changed;
   std::vector<JobMessage> outbox;
   std::optional<JobFailure> verdict;  // the job's failure, by FAILED or by the ACK of our report
+  RankProgress progress;
   bool reporting = false, leaving = false, let_go = false, closing = false, ended = false;
   std::thread thread;  // last: it uses all of the above
 };
@@ -212,18 +213,22 @@ bool JobMember::State::turn() {
     return false;
   }
   bool close = false;
+  RankProgress so_far;
   {
     const std::lock_guard lock(mutex);
     for (const JobMessage& message : outbox) connection.queue(message);
     outbox.clear();
     close = closing;
+    so_far = progress;
   }
   if (close && closing_since == Clock::time_point{}) closing_since = now;
   if (now >= next_beat) {
     next_beat = now + timings.heartbeat;
     JobMessage beat;
-    beat.bytes = bytes;
-    beat.total_bytes = total_bytes;
+    beat.bytes = so_far.bytes;
+    beat.total_bytes = so_far.total_bytes;
+    beat.bytes_per_s = so_far.bytes_per_s;
+    beat.node = so_far.node;
     connection.queue(beat);
   }
   if (!connection.flush()) {
@@ -235,6 +240,9 @@ bool JobMember::State::turn() {
 
 void JobMember::State::handle(const JobMessage& message) {
   switch (message.type) {
+    case Type::kHeartbeat:
+      slowest_rank = message.slowest_rank;
+      return;
     case Type::kReady:
       events.ready();
       return;
@@ -271,7 +279,7 @@ void JobMember::State::handle(const JobMessage& message) {
       return;
     }
     default:
-      return;  // heartbeats, and what a later version may add
+      return;  // what a later version may add
   }
 }
 
@@ -290,9 +298,14 @@ JobMember::JobMember(const HubAddress& address, int rank, JobEvents events, JobT
                                      timings)) {}
 JobMember::~JobMember() = default;
 
-void JobMember::set_progress(std::uint64_t bytes, std::uint64_t total_bytes) noexcept {
-  state_->bytes = bytes;
-  state_->total_bytes = total_bytes;
+void JobMember::set_progress(const RankProgress& progress) noexcept {
+  const std::lock_guard lock(state_->mutex);
+  state_->progress = progress;
+}
+
+std::optional<int> JobMember::slowest_rank() const noexcept {
+  const int rank = state_->slowest_rank;
+  return rank < 0 ? std::nullopt : std::optional(rank);
 }
 
 void JobMember::bound() { state_->post(of_type(Type::kBound)); }

@@ -58,7 +58,10 @@ std::string encode_frame(const JobMessage& message) {
   if (message.total_bytes != 0) {
     json["bytes"] = message.bytes;
     json["total_bytes"] = message.total_bytes;
+    json["bytes_per_s"] = message.bytes_per_s;
+    json["node"] = message.node;
   }
+  if (message.slowest_rank >= 0) json["slowest_rank"] = message.slowest_rank;
   // A text may hold a file name of any bytes, or have been cut within a character.
   const std::string body = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string frame(kLengthBytes, '\0');
@@ -90,6 +93,9 @@ std::optional<JobMessage> decode_body(std::string_view body) {
     message.proof = json.value("proof", std::string());
     message.bytes = json.value("bytes", std::uint64_t{0});
     message.total_bytes = json.value("total_bytes", std::uint64_t{0});
+    message.bytes_per_s = json.value("bytes_per_s", std::uint64_t{0});
+    message.node = json.value("node", 0);
+    message.slowest_rank = json.value("slowest_rank", -1);
     return message;
   } catch (const Json::exception&) {
     return std::nullopt;

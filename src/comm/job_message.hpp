@@ -37,7 +37,9 @@ struct JobMessage {
   bool log = false;  // of GOODBYE: you are the one that tells the user
   std::string text;
   std::string nonce, proof;
-  std::uint64_t bytes = 0, total_bytes = 0;
+  std::uint64_t bytes = 0, total_bytes = 0, bytes_per_s = 0;  // of a rank's HEARTBEAT
+  int node = 0;
+  int slowest_rank = -1;  // of the hub's HEARTBEAT
   friend bool operator==(const JobMessage&, const JobMessage&) = default;
 };
 

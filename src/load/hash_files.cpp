@@ -58,7 +58,7 @@ std::vector<Block> blocks_of(const std::vector<FileRows>& ops) {
 
 std::vector<SourceHash> hash_sources(const Checkpoint& checkpoint,
                                      const std::vector<std::uint32_t>& sources, int threads,
-                                     const Cancel& cancel) {
+                                     const Cancel& cancel, const ReadOptions& reading) {
   const std::vector<FileRows> ops = whole_tensors(checkpoint, sources);
   const std::vector<Block> blocks = blocks_of(ops);
   std::vector<SourceHash> results(ops.size());
@@ -67,7 +67,7 @@ std::vector<SourceHash> hash_sources(const Checkpoint& checkpoint,
 
   std::vector<std::uint32_t> needed;
   for (const FileRows& op : ops) needed.push_back(op.file);
-  SourceFiles files(checkpoint, needed);
+  SourceFiles files(checkpoint, needed, reading);
   std::atomic<std::size_t> next{0};
   std::mutex mutex;  // guards the sums
   if (threads <= 0) threads = std::min(usable_cpus(), kMaxThreads);

@@ -7,6 +7,7 @@
 
 #include "base/cancel.hpp"
 #include "checkpoint/checkpoint.hpp"
+#include "load/source_files.hpp"
 #include "plan/key.hpp"
 
 namespace preload {
@@ -16,7 +17,7 @@ namespace preload {
 // is gone, changed or short.
 std::vector<SourceHash> hash_sources(const Checkpoint& checkpoint,
                                      const std::vector<std::uint32_t>& sources, int threads,
-                                     const Cancel& cancel);
+                                     const Cancel& cancel, const ReadOptions& reading = {});
 
 // The receipt store under the cache root: hashes remembered under the files' stat receipts (name,
 // inode, size, mtime, ctime). Throws never: an unreadable store is a store without the entry.

@@ -92,7 +92,8 @@ LoadJob::LoadJob(const LoadWork& load_work, const LoadOptions& load_options,
       options(load_options),
       progress(load_progress),
       cancel(load_cancel),
-      files(load_work.checkpoint, files_of(load_work.reads), load_options.method) {}
+      files(load_work.checkpoint, files_of(load_work.reads),
+            {load_options.method, load_options.in_flight, &load_progress.reads}) {}
 
 LoadResult load(const LoadWork& work, const LoadOptions& options, LoadProgress& progress,
                 const Cancel& cancel) {

@@ -11,7 +11,9 @@
 #include "base/cancel.hpp"
 #include "base/hash.hpp"
 #include "checkpoint/checkpoint.hpp"
+#include "load/read_gate.hpp"
 #include "load/read_method.hpp"
+#include "load/read_watch.hpp"
 #include "memory/slab.hpp"
 #include "plan/load_plan.hpp"
 #include "plan/read_plan.hpp"
@@ -28,6 +30,7 @@ struct LoadOptions {
   int threads = 0;                        // 0: default_reader_threads
   int device = 0;                         // CUDA ordinal, for device memory
   std::optional<ReadMethod> method = std::nullopt;  // unset: by what is in the page cache
+  ReadsInFlight in_flight = {};                     // of this rank, per file system
   std::uint64_t chunk_bytes = 0;                    // of the ring's chunks, at most; 0: the default
   // Called once this rank's memory is ready to be written to by others, before the first read.
   std::function<void()> before_reading = {};
@@ -37,6 +40,7 @@ struct LoadOptions {
 struct LoadProgress {
   std::atomic<std::uint64_t> bytes{0};
   std::atomic<std::uint64_t> total_bytes{0};
+  ReadWatch reads;
 };
 
 // The slabs of the node's other ranks, as far as they are mapped here to be written to.

@@ -9,11 +9,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "load/aligned_buffer.hpp"
+#include "load/direct_read.hpp"
 #include "load/file_system.hpp"
+#include "load/uring.hpp"
 
 namespace preload {
 
@@ -48,26 +51,59 @@ void check_against_header(int fd, const SourceFile& file, const std::string& sho
   }
 }
 
+// By this thread's ring, and plainly where the thread gets none.
+DirectRead read_by_uring(const DirectRange& range, int in_flight) {
+  thread_local const std::unique_ptr<Uring> ring = Uring::open();
+  return ring ? ring->read(range, in_flight) : read_direct(range);
+}
+
+bool goes_past_cache(ReadMethod method) noexcept {
+  return method == ReadMethod::kDirect || method == ReadMethod::kUring;
+}
+
+ReadMethod available(ReadMethod wanted) {
+  require_built(wanted);
+  if (wanted != ReadMethod::kUring) return wanted;
+  const std::optional<int> refusal = Uring::refusal();
+  if (!refusal) return wanted;
+  log::warn(
+      fmt::format("--reader uring: the kernel refuses io_uring to this process ({}; see "
+                  "kernel.io_uring_disabled and the container's seccomp profile): read by "
+                  "--reader direct",
+                  errno_text(*refusal)));
+  return ReadMethod::kDirect;
+}
+
 }  // namespace
 
 SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<std::uint32_t>& files,
-                         std::optional<ReadMethod> method) {
+                         const ReadOptions& options)
+    : watch_(options.watch) {
+  std::optional<ReadMethod> method = options.method;
+  if (method) method = available(*method);
   files_.resize(checkpoint.files.size());
+  std::vector<std::string> paths;
+  for (const SourceFile& file : checkpoint.files) {
+    paths.push_back(checkpoint.directory + "/" + file.name);
+  }
   for (const std::uint32_t file : files) {
     Open& open = files_.at(file);
     if (open.fd) continue;
-    const std::string path = checkpoint.directory + "/" + checkpoint.files[file].name;
+    const std::string& path = paths[file];
     open.file = &checkpoint.files[file];
     open.shown = fmt::format("'{}'", path);
     open.fd = open_fd(AT_FDCWD, path, O_RDONLY, 0, Errc::kCheckpoint);
     check_against_header(open.fd.get(), *open.file, open.shown);
-    settle_method(open, method);
-    if (open.method == ReadMethod::kDirect) open_direct(open, path);
+    const FileSystemKind kind = file_system_kind(open.fd.get());
+    settle_method(open, kind, method);
+    open.gate = gate_of(open.fd.get(), kind == FileSystemKind::kNetwork ? options.in_flight.network
+                                                                        : options.in_flight.local);
+    if (goes_past_cache(open.method)) open_direct(open, path);
   }
+  if (watch_ != nullptr) watch_->set_paths(std::move(paths));
 }
 
-void SourceFiles::settle_method(Open& open, std::optional<ReadMethod> wanted) {
-  const FileSystemKind kind = file_system_kind(open.fd.get());
+void SourceFiles::settle_method(Open& open, FileSystemKind kind, std::optional<ReadMethod> wanted) {
   if (wanted == ReadMethod::kMmap && kind == FileSystemKind::kNetwork) {
     log::warn(
         fmt::format("{} is on a network file system: read by pread, never mapped", open.shown));
@@ -82,6 +118,12 @@ void SourceFiles::settle_method(Open& open, std::optional<ReadMethod> wanted) {
   if (open.method == ReadMethod::kMmap) {
     open.mapping = MappedFile(open.fd.get(), open.file->bytes);
   }
+}
+
+ReadGate* SourceFiles::gate_of(int fd, int limit) {
+  struct stat status {};
+  if (limit <= 0 || fstat(fd, &status) != 0) return nullptr;
+  return &gates_.try_emplace(status.st_dev, limit).first->second;
 }
 
 void SourceFiles::open_direct(Open& open, const std::string& path) {
@@ -101,8 +143,7 @@ std::uint64_t SourceFiles::bytes_read() const noexcept {
 }
 
 bool SourceFiles::reads_past_the_cache() const noexcept {
-  return std::ranges::any_of(files_,
-                             [](const Open& open) { return open.method == ReadMethod::kDirect; });
+  return std::ranges::any_of(files_, [](const Open& open) { return goes_past_cache(open.method); });
 }
 
 ReadMethod SourceFiles::main_method() const noexcept {
@@ -113,12 +154,21 @@ ReadMethod SourceFiles::main_method() const noexcept {
   return static_cast<ReadMethod>(most);
 }
 
+int SourceFiles::most_in_flight() const {
+  int most = 0;
+  for (const auto& [device, gate] : gates_) most = std::max(most, gate.most());
+  return most;
+}
+
 void SourceFiles::read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out) {
   if (out.empty()) return;  // nothing to read, and perhaps no address to read it to
   const Open& open = files_[file];
   ReadMethod method = open.method;
-  if (method == ReadMethod::kDirect && out.size() < kLeastDirectBytes) method = ReadMethod::kPread;
-  const std::size_t got = read_by(method, open, offset, out);
+  if (goes_past_cache(method) && out.size() < kLeastDirectBytes) method = ReadMethod::kPread;
+  const ReadPass pass(open.gate,
+                      method == ReadMethod::kUring ? Uring::requests_for(out.size()) : 1);
+  const ReadWatch::Scope shown(watch_, file, offset, out.size());
+  const std::size_t got = read_by(method, open, offset, out, pass.count());
   bytes_by_[static_cast<std::size_t>(method)].fetch_add(got, std::memory_order_relaxed);
   if (got == out.size()) return;
   throw Error(
@@ -129,13 +179,14 @@ void SourceFiles::read(std::uint32_t file, std::uint64_t offset, std::span<std::
 }
 
 std::size_t SourceFiles::read_by(ReadMethod method, const Open& open, std::uint64_t offset,
-                                 std::span<std::byte> out) {
+                                 std::span<std::byte> out, int in_flight) {
   switch (method) {
     case ReadMethod::kMmap:
       if (open.mapping.copy(offset, out)) return out.size();
       break;  // let pread say what is wrong, or find that it is not
     case ReadMethod::kDirect:
-      return read_direct(open, offset, out);
+    case ReadMethod::kUring:
+      return read_past_cache(method, open, offset, out, in_flight);
     case ReadMethod::kPread:
       break;
   }
@@ -144,35 +195,25 @@ std::size_t SourceFiles::read_by(ReadMethod method, const Open& open, std::uint6
 
 // Direct reads need aligned memory, offsets and lengths: the covering range goes through a buffer
 // of this thread. Where the file system refuses one after all, that extent is read buffered.
-std::size_t SourceFiles::read_direct(const Open& open, std::uint64_t offset,
-                                     std::span<std::byte> out) {
+std::size_t SourceFiles::read_past_cache(ReadMethod method, const Open& open, std::uint64_t offset,
+                                         std::span<std::byte> out, int in_flight) {
   thread_local AlignedBuffer bounce;
   const std::uint64_t begin = offset / open.alignment * open.alignment;
   const std::uint64_t end = align_up(offset + out.size(), open.alignment);
   const std::span<std::byte> covering = bounce.reserve(end - begin);
-  std::size_t done = 0;
-  while (done < covering.size()) {
-    const ssize_t n = ::pread(open.direct.get(), covering.data() + done, covering.size() - done,
-                              static_cast<off_t>(begin + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      if (!direct_refused_.exchange(true)) {
-        log::warn(
-            fmt::format("{} at offset {}: direct read refused ({}); such ranges are read "
-                        "through the page cache",
-                        open.shown, begin + done, errno_text(errno)));
-      }
-      return pread_full(open.fd.get(), out, offset, open.shown);
-    }
-    if (n == 0) break;
-    done += static_cast<std::size_t>(n);
-    // A short read that ends off the grid is the end of the file.
-    if (done % open.alignment != 0) break;
+  const DirectRange range{open.direct.get(), begin, covering, open.alignment};
+  const DirectRead read =
+      method == ReadMethod::kUring ? read_by_uring(range, in_flight) : read_direct(range);
+  if (read.error != 0 && !direct_refused_.exchange(true)) {
+    log::warn(
+        fmt::format("{} at offset {}: direct read refused ({}); such ranges are read "
+                    "through the page cache",
+                    open.shown, read.offset, errno_text(read.error)));
   }
   const std::uint64_t lead = offset - begin;
-  if (done < lead + out.size()) {
-    return pread_full(open.fd.get(), out, offset,
-                      open.shown);  // the last word on how much there is
+  if (read.error != 0 || read.bytes < lead + out.size()) {
+    // Also the last word on how much there is.
+    return pread_full(open.fd.get(), out, offset, open.shown);
   }
   std::memcpy(out.data(), covering.data() + lead, out.size());
   return out.size();

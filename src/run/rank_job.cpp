@@ -98,7 +98,8 @@ void RankJob::take_place() {
   state.global_rank = launch_.coords.global;
   state.local_size = launch_.place.local_size;
   state.model = options_.model.model;
-  keeper_.emplace(*directory_, endpoint_, std::move(state), progress_, supervision_);
+  keeper_.emplace(*directory_, endpoint_, std::move(state), launch_.place.node, progress_,
+                  supervision_);
 }
 
 Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
@@ -119,9 +120,14 @@ Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
                         format_bytes(result.bytes_read), result.seconds, rate));
 
   const std::vector<SourceHash> sources =
-      audit_sources(group_, plan, result, options_.threads, cancel);
+      audit_sources(group_, plan, result, options_.threads,
+                    {std::nullopt, reads_in_flight(), &progress_.reads}, cancel);
   if (launch_.coords.global == 0) remember_hashes(plan.checkpoint, sources);
   return build_residency(options_, launch_, plan, result, sources, endpoint_);
+}
+
+ReadsInFlight RankJob::reads_in_flight() const {
+  return share_of_reads(options_.reads_in_flight, launch_.place.local_size);
 }
 
 // Reads this rank's part of what its node reads, and waits for what the others read for it.
@@ -131,6 +137,7 @@ LoadResult RankJob::fill(RankPlan& plan, SlabMemory& memory) {
   how.ring_bytes = options_.ring_bytes;
   how.threads = options_.threads;
   how.method = options_.reader;
+  how.in_flight = reads_in_flight();
   how.device = launch_.device.ordinal;
   if (!may_spread(options_, launch_)) {
     const LoadWork work{plan.load, plan.program, plan.checkpoint, plan.reads, memory};

@@ -43,7 +43,8 @@ std::vector<SourceHash> share(Group& group, const std::vector<SourceHash>& mine,
 }  // namespace
 
 std::vector<SourceHash> audit_sources(Group& group, const RankPlan& plan, const LoadResult& result,
-                                      int threads, const Cancel& cancel) {
+                                      int threads, const ReadOptions& reading,
+                                      const Cancel& cancel) {
   std::vector<std::string> parts;
   for (const auto& regions : regions_by_auditor(result, group.size())) {
     parts.push_back(encode_regions(regions));
@@ -56,7 +57,7 @@ std::vector<SourceHash> audit_sources(Group& group, const RankPlan& plan, const 
   }
   CombinedHashes combined = combine_regions(plan.checkpoint, std::move(mine));
   if (!combined.rehash.empty()) {
-    const auto rehashed = hash_sources(plan.checkpoint, combined.rehash, threads, cancel);
+    const auto rehashed = hash_sources(plan.checkpoint, combined.rehash, threads, cancel, reading);
     combined.hashes.insert(combined.hashes.end(), rehashed.begin(), rehashed.end());
   }
   return share(group, combined.hashes, cancel);

@@ -6,6 +6,7 @@
 #include "base/cancel.hpp"
 #include "comm/mpi_session.hpp"
 #include "load/loader.hpp"
+#include "load/source_files.hpp"
 #include "plan/key.hpp"
 #include "run/rank_plan.hpp"
 
@@ -16,6 +17,7 @@ namespace preload::run {
 // did not cover is hashed from its file by that rank. Throws Error(kDevice) when two ranks that
 // read the same bytes disagree.
 std::vector<SourceHash> audit_sources(Group& group, const RankPlan& plan, const LoadResult& result,
-                                      int threads, const Cancel& cancel);
+                                      int threads, const ReadOptions& reading,
+                                      const Cancel& cancel);
 
 }  // namespace preload::run

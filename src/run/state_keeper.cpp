@@ -4,29 +4,31 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
+#include <algorithm>
 #include <utility>
+#include <vector>
 
-#include "base/bytes.hpp"
 #include "base/log.hpp"
+#include "run/load_summary.hpp"
 
 namespace preload::run {
 namespace {
 
 constexpr auto kTurn = std::chrono::milliseconds(500);
-constexpr int kTurnsPerLine = 20;  // a log line every 10 s; a terminal's line is redrawn each turn
 
 }  // namespace
 
-StateKeeper::StateKeeper(const SocketDir& directory, Endpoint endpoint, StateFile state,
-                         LoadProgress& progress, Supervision& supervision)
+StateKeeper::StateKeeper(const SocketDir& directory, Endpoint endpoint, StateFile state, int node,
+                         LoadProgress& progress, Supervision& supervision,
+                         std::chrono::milliseconds stalled_after)
     : directory_(directory),
       endpoint_(std::move(endpoint)),
       state_(std::move(state)),
+      node_(node),
       progress_(progress),
       supervision_(supervision),
-      terminal_(isatty(STDERR_FILENO) == 1) {
+      stalls_(progress.reads, stalled_after),
+      line_(STDERR_FILENO) {
   state_.state = "LOADING";
   write_state(directory_, endpoint_, state_);
   thread_ = std::thread([this] { run(); });
@@ -61,40 +63,58 @@ void StateKeeper::run() {
     changed_.wait_for(lock, kTurn, [this] { return stop_ || ready_; });
     if (stop_ || ready_) break;
     lock.unlock();
-    const std::uint64_t before = state_.bytes;
-    state_.bytes = progress_.bytes;
-    state_.total_bytes = progress_.total_bytes;
-    if (state_.bytes != before) write(state_);
-    supervision_.set_progress(state_.bytes, state_.total_bytes);
-    report();
+    const auto now = std::chrono::steady_clock::now();
+    const wire::Progress progress = measure(now);
+    if (progress != state_.progress) {
+      state_.progress = progress;
+      write(state_);
+    }
+    tell(progress, now);
     lock.lock();
   }
+  line_.end();
   if (stop_) return;
   const auto published = published_;
   lock.unlock();
   state_.state = "READY";
-  state_.bytes = state_.total_bytes = progress_.total_bytes;
+  state_.progress = {};
+  state_.progress.bytes = state_.progress.total_bytes = progress_.total_bytes;
   write(state_);
   published();
 }
 
-void StateKeeper::report() {
-  if (state_.global_rank != 0 || state_.total_bytes == 0) return;
-  JobProgress job{state_.bytes, state_.total_bytes, 0};
-  std::string slowest;
-  if (const auto whole = supervision_.progress(); whole && whole->total_bytes != 0) {
-    job = *whole;
-    slowest = fmt::format(", slowest is rank {}", job.slowest_rank);
+wire::Progress StateKeeper::measure(std::chrono::steady_clock::time_point now) {
+  wire::Progress progress;
+  progress.bytes = progress_.bytes;
+  progress.total_bytes = progress_.total_bytes;
+  rate_.add(now, progress.bytes);
+  progress.bytes_per_s = rate_.bytes_per_s();
+  progress.seconds_left = seconds_left(progress.bytes, progress.total_bytes, progress.bytes_per_s);
+  progress.slowest_rank = supervision_.slowest_rank();
+  // Warnings, so that every rank's are seen.
+  for (const std::string& line : stalls_.look(now)) log::warn(line);
+  progress.stalled = stalls_.longest();
+  return progress;
+}
+
+// The job channel, and on rank 0 the user.
+void StateKeeper::tell(const wire::Progress& progress, std::chrono::steady_clock::time_point now) {
+  const RankProgress own{state_.global_rank, node_, progress.bytes, progress.total_bytes,
+                         progress.bytes_per_s.value_or(0)};
+  supervision_.set_progress(own);
+  if (own.rank != 0 || own.total_bytes == 0) return;
+  std::vector<RankProgress> ranks = supervision_.progress();
+  const auto heard = std::ranges::find(ranks, 0, &RankProgress::rank);
+  if (heard == ranks.end()) {
+    ranks.push_back(own);
+  } else {
+    *heard = own;
   }
-  if (job.bytes >= job.total_bytes) return;
-  const std::string text = fmt::format(
-      "loading {} of {} ({:.0f} %){}", format_bytes(job.bytes), format_bytes(job.total_bytes),
-      100.0 * static_cast<double>(job.bytes) / static_cast<double>(job.total_bytes), slowest);
-  if (terminal_) {
-    fmt::print(stderr, "\r{}\x1b[K\r", text);
-    std::fflush(stderr);
-  } else if (++turns_ % kTurnsPerLine == 0) {
-    log::info(text);
+  const LoadSummary summary = summarise(ranks, node_);
+  if (summary.bytes < summary.total_bytes) {
+    line_.show(describe(summary), now);
+  } else {
+    line_.end();
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -8,6 +9,9 @@
 #include <thread>
 
 #include "load/loader.hpp"
+#include "load/stalled_reads.hpp"
+#include "run/progress_line.hpp"
+#include "run/rate_window.hpp"
 #include "run/supervision.hpp"
 #include "serve/socket_dir.hpp"
 
@@ -18,9 +22,11 @@ namespace preload::run {
 // else waits for the file system.
 class StateKeeper {
  public:
-  // Writes LOADING. `directory`, `progress` and `supervision` outlive it.
-  StateKeeper(const SocketDir& directory, Endpoint endpoint, StateFile state,
-              LoadProgress& progress, Supervision& supervision);
+  // Writes LOADING; `node` is the rank's. A read is stalled after `stalled_after`.
+  // `directory`, `progress` and `supervision` outlive it.
+  StateKeeper(const SocketDir& directory, Endpoint endpoint, StateFile state, int node,
+              LoadProgress& progress, Supervision& supervision,
+              std::chrono::milliseconds stalled_after = std::chrono::seconds(10));
   ~StateKeeper();
   StateKeeper(const StateKeeper&) = delete;
   StateKeeper& operator=(const StateKeeper&) = delete;
@@ -34,16 +40,19 @@ class StateKeeper {
   void run();
   void stop_thread();
   void write(const StateFile& state) noexcept;
-  void report();
+  wire::Progress measure(std::chrono::steady_clock::time_point now);
+  void tell(const wire::Progress& progress, std::chrono::steady_clock::time_point now);
 
   const SocketDir& directory_;
   const Endpoint endpoint_;
   StateFile state_;
+  const int node_;
   LoadProgress& progress_;
   Supervision& supervision_;
   bool write_failed_ = false;
-  int turns_ = 0;
-  const bool terminal_;
+  RateWindow rate_;
+  StalledReads stalls_;
+  ProgressLine line_;
 
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;

@@ -19,13 +19,16 @@ Supervision::Supervision(Group& group, JobEvents events, const Cancel& cancel)
   agree(group, failed, {"every rank to reach the job channel", cancel});
 }
 
-void Supervision::set_progress(std::uint64_t bytes, std::uint64_t total_bytes) noexcept {
-  if (member_) member_->set_progress(bytes, total_bytes);
+void Supervision::set_progress(const RankProgress& progress) noexcept {
+  if (member_) member_->set_progress(progress);
 }
 
-std::optional<JobProgress> Supervision::progress() const {
-  if (!hub_) return std::nullopt;
-  return hub_->progress();
+std::vector<RankProgress> Supervision::progress() const {
+  return hub_ ? hub_->progress() : std::vector<RankProgress>();
+}
+
+std::optional<int> Supervision::slowest_rank() const noexcept {
+  return member_ ? member_->slowest_rank() : std::nullopt;
 }
 
 void Supervision::bound() {

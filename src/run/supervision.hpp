@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/cancel.hpp"
 #include "comm/job_channel.hpp"
@@ -16,8 +17,9 @@ class Supervision {
   // Collective: returns when every rank is connected, or throws on all ranks.
   Supervision(Group& group, JobEvents events, const Cancel& cancel);
 
-  void set_progress(std::uint64_t bytes, std::uint64_t total_bytes) noexcept;
-  std::optional<JobProgress> progress() const;  // of the whole job; on rank 0 of several alone
+  void set_progress(const RankProgress& progress) noexcept;
+  std::vector<RankProgress> progress() const;  // of the whole job; empty but on rank 0 of several
+  std::optional<int> slowest_rank() const noexcept;  // of several
   void bound();
   JobFailure fail(int status, const std::string& text);  // see JobMember
   void request_stop();

@@ -102,11 +102,9 @@ wire::DaemonStatus DaemonView::status() const {
     status.pid = file->pid;
     status.global_rank = file->global_rank;
     status.model = file->model;
-    status.bytes = file->total_bytes;
+    status.bytes = file->progress.total_bytes;
+    status.progress = file->progress;
     status.local_size = file->local_size;
-    if (file->total_bytes > 0)
-      status.progress =
-          std::min(1.0, static_cast<double>(file->bytes) / static_cast<double>(file->total_bytes));
   }
   if (condition == DaemonCondition::kComing) return status;
   status.state = wire::DaemonState::kFailed;

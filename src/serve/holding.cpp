@@ -133,7 +133,7 @@ wire::DaemonStatus Holding::status() const {
   status.bytes = bytes();
   status.overhead_bytes = residency_.overhead_bytes;
   status.generation = residency_.generation;
-  status.progress = 1;
+  status.progress.bytes = status.progress.total_bytes = status.bytes;
   status.export_kind = export_kind_;
   status.version = PRELOAD_VERSION;
   status.local_size = residency_.local_size;

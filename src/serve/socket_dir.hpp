@@ -8,6 +8,7 @@
 
 #include "base/fd.hpp"
 #include "model/copy_program.hpp"
+#include "wire/progress.hpp"
 
 namespace preload {
 
@@ -63,9 +64,9 @@ struct StateFile {
   int global_rank = 0;
   int local_size = 1;  // daemons of this job in this directory
   std::string model;
-  std::uint64_t bytes = 0, total_bytes = 0;  // progress
-  std::int64_t time_ms = 0;                  // of writing, since the epoch
-  std::string code, text;                    // tombstone
+  wire::Progress progress;
+  std::int64_t time_ms = 0;  // of writing, since the epoch
+  std::string code, text;    // tombstone
   int exit_status = 0;
 };
 // Fills in what is left empty: device, slot and role from the endpoint, pid, boot id and time from

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "serve/socket_dir.hpp"
-#include "wire/json_object.hpp"
+#include "wire/progress_json.hpp"
 
 namespace preload {
 
@@ -35,8 +35,7 @@ StateFile parse(std::string_view text) {
   state.global_rank = object.small_number("global_rank");
   state.local_size = object.small_number("local_size");
   state.model = object.text("model");
-  state.bytes = object.unsigned_number("bytes");
-  state.total_bytes = object.unsigned_number("total_bytes");
+  state.progress = wire::progress_member(object, "progress", "state file: progress");
   state.time_ms = static_cast<std::int64_t>(object.unsigned_number("time_ms"));
   state.code = object.text_or("code", "");
   state.text = object.text_or("text", "");
@@ -64,8 +63,7 @@ void write_state(const SocketDir& directory, const Endpoint& endpoint, const Sta
       {"global_rank", state.global_rank},
       {"local_size", state.local_size},
       {"model", state.model},
-      {"bytes", state.bytes},
-      {"total_bytes", state.total_bytes},
+      {"progress", wire::progress_json(state.progress)},
       {"time_ms", state.time_ms == 0 ? now_ms() : state.time_ms},
       {"code", state.code},
       {"text", state.text},

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "model/copy_program.hpp"
+#include "wire/progress.hpp"
 
 namespace preload::wire {
 
@@ -131,7 +132,7 @@ struct DaemonStatus {
   std::uint64_t bytes = 0;   // to be loaded, or loaded
   std::uint64_t overhead_bytes = 0;
   std::uint64_t generation = 0;
-  double progress = 0;      // 0 … 1 of bytes
+  Progress progress;        // of what is read, which may differ from what is held
   std::string export_kind;  // "host", "vmm", "cuda-ipc"; empty while loading
   std::string version;      // the daemon's
   int local_size = 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/message_parts.hpp"
+#include "wire/progress_json.hpp"
 
 namespace preload::wire {
 
@@ -94,7 +95,7 @@ std::string to_json(const DaemonStatus& message) {
            {"bytes", message.bytes},
            {"overhead_bytes", message.overhead_bytes},
            {"generation", message.generation},
-           {"progress", message.progress},
+           {"progress", progress_json(message.progress)},
            {"export", optional_json(message.export_kind)},
            {"version", optional_json(message.version)},
            {"local_size", message.local_size},
@@ -128,7 +129,7 @@ DaemonStatus daemon_status_from_json(std::string_view text) {
   status.bytes = object.unsigned_number("bytes");
   status.overhead_bytes = object.unsigned_number("overhead_bytes");
   status.generation = object.unsigned_number("generation");
-  status.progress = object.number("progress");
+  status.progress = progress_member(object, "progress", "status reply: progress");
   status.export_kind = object.text_or("export", "");
   status.version = object.text_or("version", "");
   status.local_size = object.small_number_or("local_size", 1);

@@ -198,7 +198,11 @@ class Loading(harness.Case):
         model = make_slow_model(self.root / "model", 8)
         daemon = self.start(model, "--layout", "hf", "--reader-threads", 1, *flags, **options)
         ranks = options.get("ranks", 1)
-        states = lambda: [d["state"] for d in self.status() if 0 < d["progress"] < 1]  # noqa: E731
+
+        def states():
+            progress = [(d["state"], d["progress"]) for d in self.status()]
+            return [state for state, p in progress if 0 < p["bytes"] < p["total_bytes"]]
+
         eventually(lambda: states() == ["LOADING"] * ranks, 60, "a load in progress")
         return daemon
 

@@ -91,7 +91,8 @@ TEST(Supervision, OfAWorldOfOneListensNowhereAndAnswersItself) {
   Supervision supervision(*alone, heard.events(), cancel);
   supervision.bound();
   EXPECT_TRUE(heard.ready());
-  EXPECT_FALSE(supervision.progress());
+  EXPECT_TRUE(supervision.progress().empty());
+  EXPECT_FALSE(supervision.slowest_rank());
   EXPECT_EQ(supervision.fail(6, "busy"), (JobFailure{0, 6, "busy"}));
 }
 

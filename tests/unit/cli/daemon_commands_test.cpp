@@ -43,8 +43,7 @@ StateFile state_of(const std::string& state) {
   StateFile file;
   file.state = state;
   file.job = "job-1";
-  file.total_bytes = 100;
-  file.bytes = 40;
+  file.progress = {4000, 10000, 100, 60.0, 1, wire::StalledRead{"/m/a.safetensors", 8, 16, 34}};
   return file;
 }
 
@@ -100,9 +99,29 @@ TEST(StatusCommand, ListsALoadingDaemonWithItsProgress) {
   ASSERT_EQ(daemons.size(), 1U);
   EXPECT_EQ(daemons[0]["state"], "LOADING");
   EXPECT_EQ(daemons[0]["pid"], daemon.pid());
-  EXPECT_EQ(daemons[0]["progress"], 0.4);
+  EXPECT_EQ(daemons[0]["progress"]["bytes"], 4000);
+  EXPECT_EQ(daemons[0]["progress"]["seconds_left"], 60);
+  EXPECT_EQ(daemons[0]["progress"]["stalled"]["file"], "/m/a.safetensors");
   EXPECT_EQ(daemons[0]["gpu_uuid"], "host:0");
-  EXPECT_THAT(run(run_status, temp.path(), {}).out, HasSubstr("LOADING 40%"));
+  EXPECT_THAT(
+      run(run_status, temp.path(), {}).out,
+      testing::AllOf(HasSubstr("LOADING 40%"), HasSubstr("100 B/s, 60 s left"),
+                     HasSubstr("at offset 8 of '/m/a.safetensors' has not ended after 34 s"),
+                     Not(HasSubstr("on this node"))));
+}
+
+TEST(StatusCommand, AddsUpWhatTheDaemonsOfAJobHaveLoadedOnThisNode) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  std::vector<Fd> locks;
+  for (const char* device : {"host:0", "host:1"}) {
+    const Endpoint endpoint{device, "", Role::kTarget};
+    locks.push_back(take_lock(directory, endpoint));
+    write_state(directory, endpoint, state_of("LOADING"));
+  }
+  EXPECT_THAT(run(run_status, temp.path(), {}).out,
+              HasSubstr("job job-1 on this node: 7.81 KiB of 19.53 KiB (40 %), 200 B/s, slowest is "
+                        "rank 1, 60 s left"));
 }
 
 TEST(StatusCommand, ListsLeases) {

@@ -73,6 +73,8 @@ TEST(ServeOptions, ReadEveryFlag) {
                                                   "mmap",
                                                   "--reader-threads",
                                                   "5",
+                                                  "--reads-in-flight",
+                                                  "24",
                                                   "--allow-uid",
                                                   "7",
                                                   "--allow_uid=8",
@@ -94,6 +96,7 @@ TEST(ServeOptions, ReadEveryFlag) {
   EXPECT_EQ(serve.export_kind, HandleKind::kCudaIpc);
   EXPECT_EQ(serve.ring_bytes, 64 * kMiB);
   EXPECT_EQ(serve.threads, 5);
+  EXPECT_EQ(serve.reads_in_flight, 24);
   EXPECT_EQ(serve.allow_uids, (std::vector<unsigned>{7, 8}));
   EXPECT_EQ(serve.log_level, log::Level::kDebug);
   EXPECT_EQ(serve.socket_dir, "/d");
@@ -114,6 +117,8 @@ TEST(ServeOptions, RefuseValuesThatAreSetButWrong) {
   EXPECT_THAT(refusal({"-tp", "0"}), HasSubstr("--tensor-parallel-size"));
   EXPECT_THAT(refusal({"--ring-bytes", "none"}), HasSubstr("--ring-bytes"));
   EXPECT_THAT(refusal({"--ring-bytes", "0"}), HasSubstr("--ring-bytes"));
+  EXPECT_THAT(refusal({"--reads-in-flight", "0"}), HasSubstr("--reads-in-flight"));
+  EXPECT_THAT(refusal({"--reader", "aio"}), HasSubstr("auto, pread, mmap, direct, uring"));
   EXPECT_THAT(refusal({"--allow-uid", "root"}), HasSubstr("--allow-uid"));
   EXPECT_THAT(refusal({"--log-level", "loud"}), HasSubstr("loud"));
   for (const std::string& slot :

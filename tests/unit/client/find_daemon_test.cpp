@@ -20,8 +20,8 @@ StateFile loading() {
   StateFile state;
   state.state = "LOADING";
   state.model = "some-model";
-  state.bytes = 1ULL << 30;
-  state.total_bytes = 4ULL << 30;
+  state.progress.bytes = 1ULL << 30;
+  state.progress.total_bytes = 4ULL << 30;
   return state;
 }
 

@@ -289,18 +289,19 @@ TEST(JobChannel, LeavesTheOthersServingWhenRankZeroAloneIsStopped) {
   EXPECT_LT(Clock::now() - start, milliseconds(500));
 }
 
-TEST(JobChannel, AddsUpTheRanksProgress) {
+TEST(JobChannel, TellsHowFarEveryRankIsAndWhichIsSlowest) {
   JobHub hub(2, kQuick);
   Rank zero(hub.address(), 0), one(hub.address(), 1);
-  zero->set_progress(90, 100);
-  one->set_progress(20, 100);
+  const RankProgress of_zero{0, 0, 90, 100, 7}, of_one{1, 1, 20, 100, 5};
+  zero->set_progress(of_zero);
+  one->set_progress(of_one);
   const auto deadline = Clock::now() + kSoon;
-  while (hub.progress().bytes != 110 && Clock::now() < deadline) {
+  while ((zero->slowest_rank() != 1 || one->slowest_rank() != 1) && Clock::now() < deadline) {
     std::this_thread::sleep_for(milliseconds(10));
   }
-  EXPECT_EQ(hub.progress().bytes, 110U);
-  EXPECT_EQ(hub.progress().total_bytes, 200U);
-  EXPECT_EQ(hub.progress().slowest_rank, 1);
+  EXPECT_EQ(zero->slowest_rank(), 1);
+  EXPECT_EQ(one->slowest_rank(), 1);
+  EXPECT_THAT(hub.progress(), testing::UnorderedElementsAre(of_zero, of_one));
 }
 
 TEST(JobChannel, RefusesARankThatDoesNotKnowTheSecret) {

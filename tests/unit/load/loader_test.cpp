@@ -11,6 +11,7 @@
 
 #include "load/load_job.hpp"
 #include "load/run_threads.hpp"
+#include "load/uring.hpp"
 #include "unit/load/random_load.hpp"
 
 namespace preload {
@@ -85,7 +86,9 @@ TEST(Loader, GivesTheSameWithOneToSixteenThreads) {
 
 TEST(Loader, GivesTheSameByEveryWayOfReading) {
   const RandomLoad random(78);
-  for (const ReadMethod method : {ReadMethod::kPread, ReadMethod::kMmap, ReadMethod::kDirect}) {
+  for (const ReadMethod method :
+       {ReadMethod::kPread, ReadMethod::kMmap, ReadMethod::kDirect, ReadMethod::kUring}) {
+    if (method == ReadMethod::kUring && !Uring::is_built()) continue;
     SCOPED_TRACE(read_method_name(method));
     expect_right(random, load_on_host(random, {.method = method}));
   }

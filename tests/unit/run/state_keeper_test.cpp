@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/state_keeper.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,6 +13,8 @@
 namespace preload::run {
 namespace {
 
+constexpr std::chrono::milliseconds kStalledAfter{700};
+
 class StateKeeperTest : public testing::Test {
  protected:
   StateKeeperTest()
@@ -21,7 +24,7 @@ class StateKeeperTest : public testing::Test {
     StateFile state;
     state.job = "job-1";
     state.model = "a model";
-    keeper_.emplace(directory_, endpoint_, state, progress_, supervision_);
+    keeper_.emplace(directory_, endpoint_, state, 0, progress_, supervision_, kStalledAfter);
   }
 
   StateFile now() const {
@@ -31,10 +34,10 @@ class StateKeeperTest : public testing::Test {
 
   bool eventually_shows(std::uint64_t bytes) const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    while (now().bytes != bytes && std::chrono::steady_clock::now() < deadline) {
+    while (now().progress.bytes != bytes && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    return now().bytes == bytes;
+    return now().progress.bytes == bytes;
   }
 
   const test::TempDir temp_;
@@ -53,7 +56,45 @@ TEST_F(StateKeeperTest, SaysLoadingAtOnceAndHowFarItIs) {
   progress_.total_bytes = 100;
   progress_.bytes = 40;
   EXPECT_TRUE(eventually_shows(40));
-  EXPECT_EQ(now().total_bytes, 100U);
+  EXPECT_EQ(now().progress.total_bytes, 100U);
+}
+
+TEST_F(StateKeeperTest, SaysHowFastItIsAndHowLongItTakes) {
+  progress_.total_bytes = 1 << 30;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!now().progress.seconds_left && std::chrono::steady_clock::now() < deadline) {
+    progress_.bytes += 1 << 10;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const wire::Progress progress = now().progress;
+  ASSERT_TRUE(progress.bytes_per_s && progress.seconds_left);
+  EXPECT_GT(*progress.bytes_per_s, 0U);
+  EXPECT_GT(*progress.seconds_left, 0);
+  EXPECT_FALSE(progress.slowest_rank);
+  EXPECT_FALSE(progress.stalled);
+}
+
+TEST_F(StateKeeperTest, ShowsAStalledReadUntilItEnds) {
+  const auto shows = [&](bool stalled) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (now().progress.stalled.has_value() != stalled &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return now().progress.stalled.has_value() == stalled;
+  };
+  testing::internal::CaptureStderr();
+  progress_.reads.set_paths({"/m/a.safetensors"});
+  std::optional<ReadWatch::Scope> read;
+  read.emplace(&progress_.reads, 0, 4096, 100);
+  EXPECT_TRUE(shows(true));
+  EXPECT_EQ(now().progress.stalled->file, "/m/a.safetensors");
+  EXPECT_EQ(now().progress.stalled->offset, 4096U);
+  read.reset();
+  EXPECT_TRUE(shows(false));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::AllOf(testing::HasSubstr("has not ended after"),
+                             testing::HasSubstr("offset 4096 ended after")));
 }
 
 TEST_F(StateKeeperTest, SaysReadyBeforeItCallsBack) {

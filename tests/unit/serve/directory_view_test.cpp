@@ -24,8 +24,8 @@ StateFile state_of(const std::string& state, const std::string& job, std::int64_
   file.state = state;
   file.job = job;
   file.time_ms = time_ms;
-  file.bytes = 30;
-  file.total_bytes = 120;
+  file.progress.bytes = 30;
+  file.progress.total_bytes = 120;
   return file;
 }
 
@@ -67,7 +67,7 @@ TEST(DirectoryView, AHeldLockMeansThatADaemonIsComing) {
   EXPECT_EQ(status.state, DaemonState::kLoading);
   EXPECT_EQ(status.gpu_uuid, "host:0");
   EXPECT_EQ(status.job, "j");
-  EXPECT_DOUBLE_EQ(status.progress, 0.25);
+  EXPECT_DOUBLE_EQ(status.progress.share(), 0.25);
   EXPECT_EQ(status.bytes, 120U);
 }
 

@@ -125,8 +125,9 @@ TEST(StateFile, SurvivesTheDisk) {
   state.global_rank = 3;
   state.local_size = 8;
   state.model = "/models/m";
-  state.bytes = 1ULL << 33;
-  state.total_bytes = 1ULL << 34;
+  state.progress = {1ULL << 33, 1ULL << 34,
+                    1ULL << 30, 8.0,
+                    2,          wire::StalledRead{"/models/m/a.safetensors", 4096, 100, 12.5}};
   state.code = "memory";
   state.text = "too little";
   state.exit_status = 4;
@@ -142,8 +143,7 @@ TEST(StateFile, SurvivesTheDisk) {
   EXPECT_EQ(got->boot_id.size(), 36U);
   EXPECT_EQ(got->global_rank, 3);
   EXPECT_EQ(got->local_size, 8);
-  EXPECT_EQ(got->bytes, 1ULL << 33);
-  EXPECT_EQ(got->total_bytes, 1ULL << 34);
+  EXPECT_EQ(got->progress, state.progress);
   EXPECT_GT(got->time_ms, 1'700'000'000'000);
   EXPECT_EQ(got->text, "too little");
   EXPECT_EQ(got->exit_status, 4);

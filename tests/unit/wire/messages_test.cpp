@@ -116,7 +116,7 @@ TEST(Messages, StatusSurvivesTheWireAndUsesTheDocumentedNames) {
   status.bytes = 1ULL << 40;
   status.overhead_bytes = 5;
   status.generation = 2;
-  status.progress = 0.5;
+  status.progress = {1, 2, 3, 0.5, 4, StalledRead{"/m/a", 5, 6, 7.5}};
   status.export_kind = "host";
   status.version = "0.1.0";
   status.local_size = 4;
@@ -130,6 +130,13 @@ TEST(Messages, StatusSurvivesTheWireAndUsesTheDocumentedNames) {
         "evidence", "bytes", "overhead_bytes", "generation", "progress", "leases"})
     EXPECT_TRUE(value.contains(name)) << name;
   EXPECT_EQ(value["state"], "DRAINING");
+  EXPECT_EQ(value["progress"],
+            json({{"bytes", 1},
+                  {"total_bytes", 2},
+                  {"bytes_per_s", 3},
+                  {"seconds_left", 0.5},
+                  {"slowest_rank", 4},
+                  {"stalled", {{"file", "/m/a"}, {"offset", 5}, {"bytes", 6}, {"seconds", 7.5}}}}));
   EXPECT_EQ(value["leases"][0], json({{"pid", 9}, {"name", "engine"}, {"age_s", 1.5}}));
   EXPECT_EQ(value["evidence"]["receipt"][0]["name"], "a");
 }
@@ -138,6 +145,8 @@ TEST(Messages, StatusOfALoadingDaemonHasNoKeyYet) {
   const json value = json::parse(to_json(DaemonStatus{}));
   EXPECT_TRUE(value["key"].is_null());
   EXPECT_TRUE(value["evidence"].is_null());
+  for (const char* name : {"bytes_per_s", "seconds_left", "slowest_rank", "stalled"})
+    EXPECT_TRUE(value["progress"].at(name).is_null()) << name;
   EXPECT_EQ(daemon_status_from_json(value.dump()), DaemonStatus{});
 }
 
