@@ -31,7 +31,8 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"ignore-tensor", "", "GLOB", kModelCommands,
      "leave checkpoint tensors of this name alone (* and ?); may be repeated", true},
     // What a daemon does with them.
-    {"device", "", "KIND", "serve bench", "cuda or host [cuda where there is a GPU, else host]"},
+    {"device", "", "KIND", "serve bench plan",
+     "cuda or host [cuda where there is a GPU, else host; plan: cuda]"},
     {"export", "", "KIND", "serve", "handles for clients on cuda: vmm or cuda-ipc [vmm]"},
     {"ring-bytes", "", "SIZE", "serve bench", "host bounce memory of a rank, e.g. 256M [512M]"},
     {"reader", "", "HOW", "serve bench",
@@ -69,6 +70,9 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"nodes", "", "K", "plan", "nodes they are spread over [1]"},
     {"rank", "", "R", "plan key bench", "this rank only [plan: all, others: 0]"},
     {"summary", "", "", "plan", "leave the tensors out"},
+    {"disk-rate", "", "GB/S", "plan", "what a node reads of the files, all ranks together [10]"},
+    {"pcie-rate", "", "GB/S", "plan", "from host memory to one GPU [55]"},
+    {"nvlink-rate", "", "GB/S", "plan", "from one GPU to others of its node [300]"},
     // Measuring.
     {"hot", "", "", "bench", "with the files in the page cache; the default"},
     {"cold", "", "", "bench", "drop the page cache before each run; needs root"},

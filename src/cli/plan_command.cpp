@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "cli/serve_options.hpp"
 #include "model/extent.hpp"
 #include "model/model_layout.hpp"
+#include "plan/spread_choice.hpp"
 #include "plan/topology.hpp"
 
 namespace preload::cli {
@@ -54,12 +57,64 @@ std::string tensors_table(const CopyProgram& program) {
   return out;
 }
 
+// What each rank of a job reads, node by node; nodes of the same make-up are reckoned once.
+class NodeReads {
+ public:
+  NodeReads(const ModelLayout& layout, const ParallelSizes& sizes, Spread spread,
+            const LinkRates& rates)
+      : layout_(layout), sizes_(sizes), spread_(spread), rates_(rates) {}
+
+  struct Node {
+    std::vector<RankReads> ranks;
+    bool spread = false;
+    double seconds = 0;
+  };
+  // Of the node whose ranks are [first, first + count).
+  const Node& of(int first, int count) {
+    std::vector<RankCoords> ranks;
+    std::vector<ShareId> make_up;
+    for (int rank = first; rank < first + count; ++rank) {
+      ranks.push_back(coords_of(rank, sizes_));
+      make_up.emplace_back(ranks.back().pp, ranks.back().tp);
+    }
+    const auto [at, is_new] = known_.try_emplace(std::move(make_up));
+    if (is_new) at->second = reckon(ranks);
+    return at->second;
+  }
+  const LinkRates& rates() const noexcept { return rates_; }
+
+ private:
+  Node reckon(const std::vector<RankCoords>& ranks) const {
+    std::vector<RankReads> apart;
+    for (const RankCoords& rank : ranks) apart.push_back({layout_.share(rank).read_bytes, 0, 0});
+    Node node;
+    if (ranks.size() > 1 && spread_ != Spread::kNever) {
+      node.ranks = layout_.node_reads(ranks, least_spread_bytes(spread_));
+      node.spread = spreads(spread_, apart, node.ranks, rates_);
+    }
+    if (!node.spread) node.ranks = std::move(apart);
+    node.seconds = estimate_seconds(node.ranks, rates_);
+    return node;
+  }
+
+  const ModelLayout& layout_;
+  const ParallelSizes& sizes_;
+  const Spread spread_;
+  const LinkRates rates_;
+  std::map<std::vector<ShareId>, Node> known_;
+};
+
 // Prints rank after rank, so that a plan of any size takes the memory of one.
 class PlanPrinter {
  public:
   PlanPrinter(const ModelLayout& layout, const ParallelSizes& sizes,
-              const std::vector<RankPlace>& places, bool json, bool summary)
-      : layout_(layout), sizes_(sizes), places_(places), json_(json), summary_(summary) {}
+              const std::vector<RankPlace>& places, NodeReads reads, bool json, bool summary)
+      : layout_(layout),
+        sizes_(sizes),
+        places_(places),
+        reads_(std::move(reads)),
+        json_(json),
+        summary_(summary) {}
 
   void print_ranks(int first, int last) {
     if (json_) {
@@ -67,32 +122,71 @@ class PlanPrinter {
     } else {
       print(
           fmt::format("{} ranks: dp {} x pp {} x tp {}\n{:>6} {:>5} {:>5} {:>5} {:>4} {:>5} "
-                      "{:>14} {:>14}\n",
+                      "{:>12} {:>12} {:>12} {:>12} {:>9}\n",
                       sizes_.world(), sizes_.dp, sizes_.pp, sizes_.tp, "rank", "node", "local",
-                      "dp", "pp", "tp", "holds", "reads"));
+                      "dp", "pp", "tp", "holds", "reads", "sends", "receives", "seconds"));
     }
     for (int global = first; global <= last; ++global) {
       if (json_ && global > first) print(",");
       print_rank(coords_of(global, sizes_), places_[static_cast<std::size_t>(global)]);
     }
+    if (json_) print("],\"nodes\":[");
+    for (int global = first; global <= last;) {
+      const RankPlace& place = places_[static_cast<std::size_t>(global)];
+      if (json_ && global > first) print(",");
+      print_node(place);
+      global = first_of(place) + place.local_size;
+    }
     if (json_) print("]}\n");
   }
 
  private:
+  static int first_of(const RankPlace& place) noexcept { return place.global - place.local; }
+  const NodeReads::Node& node_of(const RankPlace& place) {
+    return reads_.of(first_of(place), place.local_size);
+  }
+
   void print_rank(const RankCoords& rank, const RankPlace& place) {
-    const ShareSize share = share_of(rank);
+    const std::uint64_t held = share_of(rank).held_bytes;
+    const RankReads& reads = node_of(place).ranks[static_cast<std::size_t>(place.local)];
+    const double seconds = estimate_seconds({&reads, 1}, reads_.rates());
     if (json_) {
       print(fmt::format(
           "{{\"global\":{},\"node\":{},\"local\":{},\"dp\":{},\"pp\":{},\"tp\":{},"
-          "\"ep\":null,\"bytes\":{},\"read_bytes\":{}{}{}}}",
-          rank.global, place.node, place.local, rank.dp, rank.pp, rank.tp, share.held_bytes,
-          share.read_bytes, summary_ ? "" : ",\"tensors\":", summary_ ? "" : tensors_of(rank)));
+          "\"ep\":null,\"bytes\":{},\"read_bytes\":{},\"sent_bytes\":{},\"received_bytes\":{},"
+          "\"seconds\":{:.3f}{}{}}}",
+          rank.global, place.node, place.local, rank.dp, rank.pp, rank.tp, held, reads.read_bytes,
+          reads.sent_bytes, reads.received_bytes, seconds,
+          summary_ ? "" : ",\"tensors\":", summary_ ? "" : tensors_of(rank)));
       return;
     }
-    print(fmt::format("{:>6} {:>5} {:>5} {:>5} {:>4} {:>5} {:>14} {:>14}\n{}", rank.global,
-                      place.node, place.local, rank.dp, rank.pp, rank.tp,
-                      format_bytes(share.held_bytes), format_bytes(share.read_bytes),
-                      summary_ ? "" : tensors_of(rank)));
+    print(fmt::format(
+        "{:>6} {:>5} {:>5} {:>5} {:>4} {:>5} {:>12} {:>12} {:>12} {:>12} {:>9.3f}\n{}", rank.global,
+        place.node, place.local, rank.dp, rank.pp, rank.tp, format_bytes(held),
+        format_bytes(reads.read_bytes), format_bytes(reads.sent_bytes),
+        format_bytes(reads.received_bytes), seconds, summary_ ? "" : tensors_of(rank)));
+  }
+
+  void print_node(const RankPlace& place) {
+    const NodeReads::Node& node = node_of(place);
+    RankReads sum;
+    for (const RankReads& rank : node.ranks) {
+      sum.read_bytes += rank.read_bytes;
+      sum.sent_bytes += rank.sent_bytes;
+    }
+    if (json_) {
+      print(fmt::format(
+          "{{\"node\":{},\"ranks\":{},\"read_bytes\":{},\"sent_bytes\":{},"
+          "\"spread\":{},\"seconds\":{:.3f}}}",
+          place.node, place.local_size, sum.read_bytes, sum.sent_bytes, node.spread, node.seconds));
+      return;
+    }
+    print(fmt::format("node {}: {} ranks read {}{}; about {:.3f} s\n", place.node, place.local_size,
+                      format_bytes(sum.read_bytes),
+                      node.spread
+                          ? fmt::format(" once and hand on {}", format_bytes(sum.sent_bytes))
+                          : ", each what it holds",
+                      node.seconds));
   }
 
   ShareSize share_of(const RankCoords& rank) {
@@ -114,11 +208,36 @@ class PlanPrinter {
   const ModelLayout& layout_;
   const ParallelSizes& sizes_;
   const std::vector<RankPlace>& places_;
+  NodeReads reads_;
   const bool json_;
   const bool summary_;
   std::map<ShareId, ShareSize> shares_;
   std::map<ShareId, std::string> texts_;
 };
+
+LinkRates link_rates(const ParsedOptions& options) {
+  const bool device = device_option(options).value_or(true);
+  LinkRates rates = usual_rates(device, false);
+  const auto rate = [&](std::string_view name, double& bytes_per_s) {
+    const std::optional<std::string> text = options.text(name);
+    if (!text) return;
+    char* end = nullptr;
+    const double value = std::strtod(text->c_str(), &end);
+    if (end == text->c_str() || *end != '\0' || !(value > 0) || !std::isfinite(value)) {
+      throw Error(Errc::kUsage,
+                  fmt::format("--{} must be a number of GB/s above 0: '{}'", name, *text));
+    }
+    bytes_per_s = value * 1e9;
+  };
+  rate("disk-rate", rates.file);
+  if (device) {
+    rate("pcie-rate", rates.host_to_device);
+    rate("nvlink-rate", rates.peer);
+  } else if (options.has("pcie-rate") || options.has("nvlink-rate")) {
+    throw Error(Errc::kUsage, "--pcie-rate and --nvlink-rate are for --device cuda");
+  }
+  return rates;
+}
 
 }  // namespace
 
@@ -138,11 +257,13 @@ int run_plan(const Arguments& arguments) {
   const ParallelSizes sizes = parallel_sizes(*ranks, model.dp, model.pp, model.tp);
   const std::vector<RankPlace> places = place_ranks(*ranks, options.number("nodes", 1).value_or(1));
 
+  const LinkRates rates = link_rates(options);
   const Checkpoint checkpoint = open_checkpoint(model.model, model.open);
   const ModelSpec spec = parse_model_spec(checkpoint.config_json, model.hf_overrides);
   const auto layout = open_layout(checkpoint, spec, model.layout, sizes);
   for (const std::string& warning : checkpoint.warnings) log::warn(warning);
-  PlanPrinter(*layout, sizes, places, options.has("json"), options.has("summary"))
+  PlanPrinter(*layout, sizes, places, NodeReads(*layout, sizes, spread_option(options), rates),
+              options.has("json"), options.has("summary"))
       .print_ranks(only.value_or(0), only.value_or(*ranks - 1));
   return 0;
 }

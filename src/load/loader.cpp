@@ -161,7 +161,7 @@ void finish_load(LoadResult& result, const LoadWork& work, const std::vector<Giv
 LoadResult load_alone(const LoadPlan& plan, const CopyProgram& program,
                       const Checkpoint& checkpoint, SlabMemory& memory, const LoadOptions& options,
                       LoadProgress& progress, const Cancel& cancel) {
-  const ReadPlan reads = plan_own_reads({&program, &plan});
+  const ReadPlan reads = plan_own_reads(held_rows(program, plan, 0), 0);
   const LoadWork work{plan, program, checkpoint, reads, memory};
   LoadResult result = load(work, options, progress, cancel);
   finish_load(result, work, {}, options, cancel);

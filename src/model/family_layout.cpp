@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <utility>
 
 #include "model/attributes.hpp"
 #include "model/extent.hpp"
@@ -192,6 +194,68 @@ ShareSize FamilyLayout::share_of(const Rule& rule, const std::uint32_t* sources,
     share.read_bytes += element_bytes(shard.stored_elements(), stored);
   }
   return share;
+}
+
+void FamilyLayout::add_reads(const Rule& rule, const std::uint32_t* sources,
+                             std::span<const std::uint32_t> members,
+                             std::span<const RankCoords> node, NodeReadSums& sums) const {
+  for (std::size_t i = 0; i < rule.parts.size(); ++i) {
+    std::vector<NodeNeed> needs;
+    for (const std::uint32_t member : members) {
+      const PartShard shard = shard_of(rule.parts[i], spec_, sizes_.tp, node[member].tp);
+      needs.push_back({member, shard.rows.stored, shard.columns.stored});
+    }
+    sums.add(std::move(needs), dtype_bits(checkpoint_.tensors[sources[i]].dtype));
+  }
+}
+
+std::vector<RankReads> FamilyLayout::node_reads(std::span<const RankCoords> node,
+                                                std::uint64_t least_bytes) const {
+  std::map<int, std::vector<std::uint32_t>> stages;  // pp rank: its ranks on the node
+  for (std::uint32_t i = 0; i < node.size(); ++i) stages[node[i].pp].push_back(i);
+  NodeReadSums sums(node.size(), least_bytes);
+  for (const auto& [pp, members] : stages) {
+    const Interval layers = stage_layers(spec_.num_hidden_layers, sizes_.pp, pp);
+    // Layers whose parts have the same types read alike: their sums are made once.
+    std::map<std::vector<DType>, std::vector<RankReads>> known;
+    for (std::int64_t layer = layers.begin; layer < layers.begin + layers.count; ++layer) {
+      const std::uint32_t* const sources =
+          layer_.sources.data() + static_cast<std::size_t>(layer) * layer_.parts;
+      std::vector<DType> types;
+      for (std::size_t i = 0; i < layer_.parts; ++i) {
+        types.push_back(checkpoint_.tensors[sources[i]].dtype);
+      }
+      const auto [at, is_new] = known.try_emplace(std::move(types));
+      if (is_new) {
+        NodeReadSums one(node.size(), least_bytes);
+        const std::uint32_t* next = sources;
+        for (const Rule* rule : layer_.rules) {
+          add_reads(*rule, next, members, node, one);
+          next += rule->parts.size();
+        }
+        at->second = one.sums();
+      }
+      sums.add(at->second);
+    }
+  }
+  const auto add_section = [&](const Section& section, const auto& wanted) {
+    const std::uint32_t* sources = section.sources.data();
+    for (const Rule* rule : section.rules) {
+      if (tied(*rule)) continue;
+      std::vector<std::uint32_t> members;
+      for (std::uint32_t i = 0; i < node.size(); ++i) {
+        if (wanted(*rule, node[i])) members.push_back(i);
+      }
+      add_reads(*rule, sources, members, node, sums);
+      sources += rule->parts.size();
+    }
+  };
+  const auto is_last = [&](const RankCoords& rank) { return rank.pp == sizes_.pp - 1; };
+  add_section(first_, [&](const Rule& rule, const RankCoords& rank) {
+    return rank.pp == 0 || (is_last(rank) && is_tie_target(rule));
+  });
+  add_section(last_, [&](const Rule&, const RankCoords& rank) { return is_last(rank); });
+  return sums.sums();
 }
 
 bool FamilyLayout::tied(const Rule& rule) const noexcept {

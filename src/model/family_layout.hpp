@@ -6,6 +6,7 @@
 
 #include "model/family.hpp"
 #include "model/model_layout.hpp"
+#include "model/node_reads.hpp"
 
 namespace preload {
 
@@ -17,6 +18,8 @@ class FamilyLayout final : public ModelLayout {
 
   CopyProgram program(const RankCoords& rank) const override;
   ShareSize share(const RankCoords& rank) const override;
+  std::vector<RankReads> node_reads(std::span<const RankCoords> node,
+                                    std::uint64_t least_bytes) const override;
 
  private:
   // The rules of one scope that this config has, and the source tensors of their parts: for layers
@@ -33,6 +36,10 @@ class FamilyLayout final : public ModelLayout {
   bool is_tie_target(const Rule& rule) const noexcept;  // another rule is tied to it
   DType target_dtype(DType stored) const noexcept;
   ShareSize share_of(const Rule& rule, const std::uint32_t* sources, int tp_rank) const;
+  // The ranks `members` of `node` need the rule.
+  void add_reads(const Rule& rule, const std::uint32_t* sources,
+                 std::span<const std::uint32_t> members, std::span<const RankCoords> node,
+                 NodeReadSums& sums) const;
 
   const Family& family_;
   const Checkpoint& checkpoint_;

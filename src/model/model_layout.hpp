@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "model/layout.hpp"
+#include "plan/read_plan.hpp"
 
 namespace preload {
 
@@ -22,6 +25,10 @@ class ModelLayout {
   virtual ~ModelLayout() = default;
   virtual CopyProgram program(const RankCoords& rank) const = 0;
   virtual ShareSize share(const RankCoords& rank) const = 0;
+  // What each of a node's ranks reads and hands on when what several of them need is read once.
+  // Blocks under `least_bytes` are read by every rank that needs them.
+  virtual std::vector<RankReads> node_reads(std::span<const RankCoords> node,
+                                            std::uint64_t least_bytes) const = 0;
 };
 
 // Throws as make_program does. `checkpoint` and `spec` must outlive the result.

@@ -10,6 +10,7 @@
 #include "model/attributes.hpp"
 #include "model/extent.hpp"
 #include "model/left_alone.hpp"
+#include "model/node_reads.hpp"
 #include "model/target_dtype.hpp"
 
 namespace preload {
@@ -65,6 +66,20 @@ ShareSize StoredLayout::share(const RankCoords&) const {
     share.read_bytes += source.bytes;
   }
   return share;
+}
+
+std::vector<RankReads> StoredLayout::node_reads(std::span<const RankCoords> node,
+                                                std::uint64_t least_bytes) const {
+  NodeReadSums sums(node.size(), least_bytes);
+  for (const std::uint32_t index : served_) {
+    const SourceTensor& source = checkpoint_.tensors[index];
+    std::vector<NodeNeed> needs;
+    for (std::uint32_t rank = 0; rank < node.size(); ++rank) {
+      needs.push_back({rank, {0, element_count(source.shape)}, {0, 1}});
+    }
+    sums.add(std::move(needs), dtype_bits(source.dtype));
+  }
+  return sums.sums();
 }
 
 }  // namespace preload

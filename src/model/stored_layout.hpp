@@ -16,6 +16,8 @@ class StoredLayout final : public ModelLayout {
 
   CopyProgram program(const RankCoords& rank) const override;
   ShareSize share(const RankCoords& rank) const override;
+  std::vector<RankReads> node_reads(std::span<const RankCoords> node,
+                                    std::uint64_t least_bytes) const override;
 
  private:
   const Checkpoint& checkpoint_;

@@ -27,14 +27,15 @@ CopyOp join_rows(const CopyOp& op) noexcept {
 
 }  // namespace
 
-std::vector<HeldRows> held_rows(const NodeMember& member, std::uint32_t owner) {
-  const std::vector<ServedHash> served = served_hash_sources(*member.program, *member.plan);
+std::vector<HeldRows> held_rows(const CopyProgram& program, const LoadPlan& plan,
+                                std::uint32_t owner) {
+  const std::vector<ServedHash> served = served_hash_sources(program, plan);
   std::vector<HeldRows> held;
-  held.reserve(member.plan->ops.size());
-  for (const CopyOp& op : member.plan->ops) {
+  held.reserve(plan.ops.size());
+  for (const CopyOp& op : plan.ops) {
     if (op.rows == 0 || op.row_bytes == 0) continue;
     const CopyOp joined = join_rows(op);
-    const Placement& place = member.plan->slabs.placements[op.tensor];
+    const Placement& place = plan.slabs.placements[op.tensor];
     held.push_back({joined,
                     {.owner = owner,
                      .tensor = op.tensor,
@@ -84,13 +85,10 @@ std::vector<ReadPlan> ReadPlanBuilder::take() {
   return std::move(plans_);
 }
 
-ReadPlan plan_own_reads(const NodeMember& member, std::uint32_t self) {
-  ReadPlanBuilder builder(1);
-  for (const HeldRows& held : held_rows(member, 0)) builder.add(0, held.rows, {&held.to, 1});
-  ReadPlan plan = std::move(builder.take().front());
-  plan.self = self;
-  for (Delivery& delivery : plan.deliveries) delivery.owner = self;
-  return plan;
+ReadPlan plan_own_reads(std::span<const HeldRows> held, std::uint32_t self) {
+  ReadPlanBuilder builder(self + 1);
+  for (const HeldRows& part : held) builder.add(self, part.rows, {&part.to, 1});
+  return std::move(builder.take().back());
 }
 
 }  // namespace preload

@@ -9,12 +9,6 @@
 
 namespace preload {
 
-// What one rank of a node will hold; both outlive the planning only.
-struct NodeMember {
-  const CopyProgram* program = nullptr;
-  const LoadPlan* plan = nullptr;
-};
-
 // Where a part of each row of a block goes: into a tensor of any rank of the node.
 struct Delivery {
   std::uint32_t owner = 0;          // rank, by its number on the node
@@ -36,6 +30,16 @@ struct Delivery {
   }
 };
 
+// Rows that one rank holds a part of, and where that goes.
+struct HeldRows {
+  FileRows rows;
+  Delivery to;
+};
+// All that a rank holds, in its plan's order, rows joined where they touch; `owner` is its number
+// on its node. What planning a node's reads needs of it: its program and plan may go.
+std::vector<HeldRows> held_rows(const CopyProgram& program, const LoadPlan& plan,
+                                std::uint32_t owner);
+
 // Rows that one rank reads once, and their deliveries.
 struct ReadBlock : FileRows {
   std::uint32_t first = 0;  // of the plan's deliveries
@@ -43,14 +47,19 @@ struct ReadBlock : FileRows {
   friend bool operator==(const ReadBlock&, const ReadBlock&) = default;
 };
 
+// Bytes of one rank's part in what its node reads.
+struct RankReads {
+  std::uint64_t read_bytes = 0;      // of the checkpoint
+  std::uint64_t sent_bytes = 0;      // into other ranks' memory
+  std::uint64_t received_bytes = 0;  // from other ranks
+  friend bool operator==(const RankReads&, const RankReads&) = default;
+};
+
 // What one rank of a node reads and hands out. Pure; every rank of the node computes all of them.
-struct ReadPlan {
+struct ReadPlan : RankReads {
   std::uint32_t self = 0;         // this rank's number on the node
   std::vector<ReadBlock> blocks;  // by file and offset
   std::vector<Delivery> deliveries;
-  std::uint64_t read_bytes = 0;          // of the checkpoint
-  std::uint64_t sent_bytes = 0;          // into other ranks' memory
-  std::uint64_t received_bytes = 0;      // from other ranks
   std::vector<std::uint32_t> receivers;  // the ranks that it hands something to, ascending
   std::vector<std::uint32_t> givers;     // the ranks that it is handed something by, ascending
   friend bool operator==(const ReadPlan&, const ReadPlan&) = default;
@@ -60,13 +69,13 @@ struct ReadPlan {
   }
 };
 
-// Every rank reads what it holds, by itself. `self` numbers the member on its node.
-ReadPlan plan_own_reads(const NodeMember& member, std::uint32_t self = 0);
+// A rank that reads what it holds, by itself.
+ReadPlan plan_own_reads(std::span<const HeldRows> held, std::uint32_t self);
 
 // Bytes that several of the members hold, or slices of the same rows, are read by one of them and
 // handed to the others; the work is shared out evenly. Blocks under `least_bytes` are read by every
 // rank that holds them. One plan per member.
-std::vector<ReadPlan> plan_spread_reads(std::span<const NodeMember> members,
+std::vector<ReadPlan> plan_spread_reads(std::vector<std::vector<HeldRows>> members,
                                         std::uint64_t least_bytes);
 
 }  // namespace preload

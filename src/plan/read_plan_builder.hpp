@@ -13,14 +13,6 @@
 // What the planners of a node's reads share; private to plan/.
 namespace preload {
 
-// One operation of one rank: what it needs of a file, and where that goes.
-struct HeldRows {
-  FileRows rows;
-  Delivery to;
-};
-// All of a member's, in its plan's order, rows joined.
-std::vector<HeldRows> held_rows(const NodeMember& member, std::uint32_t owner);
-
 class ReadPlanBuilder {
  public:
   explicit ReadPlanBuilder(std::size_t ranks) : plans_(ranks) {}

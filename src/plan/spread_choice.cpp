@@ -19,12 +19,8 @@ constexpr std::uint64_t kLeastSpreadBytes = 256 * kKiB;
 // Spreading makes ranks wait for each other: a gain within the estimate's error is none.
 constexpr double kWorthwhile = 0.95;
 
-std::vector<ReadPlan> plan_apart(std::span<const NodeMember> members) {
-  std::vector<ReadPlan> plans;
-  for (std::uint32_t i = 0; i < members.size(); ++i) {
-    plans.push_back(plan_own_reads(members[i], i));
-  }
-  return plans;
+std::vector<RankReads> reads_of(std::span<const ReadPlan> plans) {
+  return {plans.begin(), plans.end()};
 }
 
 }  // namespace
@@ -51,13 +47,13 @@ LinkRates usual_rates(bool device, bool hot) noexcept {
   return rates;
 }
 
-double estimate_seconds(std::span<const ReadPlan> plans, const LinkRates& rates) noexcept {
+double estimate_seconds(std::span<const RankReads> node, const LinkRates& rates) noexcept {
   double read = 0;
   double sent = 0;
   double slowest = 0;
-  for (const ReadPlan& plan : plans) {
-    const auto read_bytes = static_cast<double>(plan.read_bytes);
-    const auto sent_bytes = static_cast<double>(plan.sent_bytes);
+  for (const RankReads& rank : node) {
+    const auto read_bytes = static_cast<double>(rank.read_bytes);
+    const auto sent_bytes = static_cast<double>(rank.sent_bytes);
     read += read_bytes;
     sent += sent_bytes;
     if (rates.host_to_device == 0) continue;
@@ -68,15 +64,28 @@ double estimate_seconds(std::span<const ReadPlan> plans, const LinkRates& rates)
   return std::max(files, slowest);
 }
 
-std::vector<ReadPlan> plan_node_reads(std::span<const NodeMember> members, Spread spread,
+std::uint64_t least_spread_bytes(Spread spread) noexcept {
+  return spread == Spread::kAlways ? 0 : kLeastSpreadBytes;
+}
+
+bool spreads(Spread spread, std::span<const RankReads> apart, std::span<const RankReads> together,
+             const LinkRates& rates) noexcept {
+  if (apart.size() == 1 || spread == Spread::kNever) return false;
+  if (spread == Spread::kAlways) return true;
+  return estimate_seconds(together, rates) < kWorthwhile * estimate_seconds(apart, rates);
+}
+
+std::vector<ReadPlan> plan_node_reads(std::vector<std::vector<HeldRows>> members, Spread spread,
                                       const LinkRates& rates) {
-  if (members.size() == 1 || spread == Spread::kNever) return plan_apart(members);
-  if (spread == Spread::kAlways) return plan_spread_reads(members, 0);
-  std::vector<ReadPlan> apart = plan_apart(members);
-  std::vector<ReadPlan> together = plan_spread_reads(members, kLeastSpreadBytes);
-  const bool pays =
-      estimate_seconds(together, rates) < kWorthwhile * estimate_seconds(apart, rates);
-  return pays ? std::move(together) : std::move(apart);
+  std::vector<ReadPlan> apart;
+  for (std::uint32_t i = 0; i < members.size(); ++i) {
+    apart.push_back(plan_own_reads(members[i], i));
+  }
+  if (members.size() == 1 || spread == Spread::kNever) return apart;
+  std::vector<ReadPlan> together =
+      plan_spread_reads(std::move(members), least_spread_bytes(spread));
+  return spreads(spread, reads_of(apart), reads_of(together), rates) ? std::move(together)
+                                                                     : std::move(apart);
 }
 
 }  // namespace preload

@@ -27,10 +27,16 @@ LinkRates usual_rates(bool device, bool hot) noexcept;
 
 // How long a node's reads take at these rates, the slowest part counted: its files, a rank's link,
 // a rank's copies to others.
-double estimate_seconds(std::span<const ReadPlan> plans, const LinkRates& rates) noexcept;
+double estimate_seconds(std::span<const RankReads> node, const LinkRates& rates) noexcept;
+
+// Blocks smaller than this are read by every rank that needs them, except with Spread::kAlways.
+std::uint64_t least_spread_bytes(Spread spread) noexcept;
+// Whether a node reads `together` rather than each of its ranks `apart`.
+bool spreads(Spread spread, std::span<const RankReads> apart, std::span<const RankReads> together,
+             const LinkRates& rates) noexcept;
 
 // The node's plans: spread, or not, or as the estimate says.
-std::vector<ReadPlan> plan_node_reads(std::span<const NodeMember> members, Spread spread,
+std::vector<ReadPlan> plan_node_reads(std::vector<std::vector<HeldRows>> members, Spread spread,
                                       const LinkRates& rates);
 
 }  // namespace preload

@@ -138,10 +138,11 @@ class Spreader {
     }
     const std::uint64_t count =
         std::clamp<std::uint64_t>(rows.bytes() / kLeastPartBytes, 1, owners.size());
+    // Who has least to read so far comes first.
+    std::ranges::stable_sort(
+        owners, {}, [&](std::uint32_t owner) { return builder_.read_bytes(owner); });
     if (count == 1) {
-      const std::uint32_t reader = *std::ranges::min_element(
-          owners, {}, [&](std::uint32_t owner) { return builder_.read_bytes(owner); });
-      add(reader, rows, parts);
+      add(owners.front(), rows, parts);
       return;
     }
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -185,15 +186,16 @@ class Spreader {
 
 }  // namespace
 
-std::vector<ReadPlan> plan_spread_reads(std::span<const NodeMember> members,
+std::vector<ReadPlan> plan_spread_reads(std::vector<std::vector<HeldRows>> members,
                                         std::uint64_t least_bytes) {
+  const std::size_t ranks = members.size();
   std::vector<HeldRows> held;
-  for (std::uint32_t owner = 0; owner < members.size(); ++owner) {
-    const std::vector<HeldRows> of_member = held_rows(members[owner], owner);
-    held.insert(held.end(), of_member.begin(), of_member.end());
+  for (std::vector<HeldRows>& member : members) {
+    held.insert(held.end(), member.begin(), member.end());
+    member = {};
   }
   std::ranges::stable_sort(held, {}, [](const HeldRows& h) { return h.rows.source; });
-  Spreader spreader(members.size(), least_bytes);
+  Spreader spreader(ranks, least_bytes);
   for (std::size_t first = 0; first < held.size();) {
     std::size_t last = first;
     while (last < held.size() && held[last].rows.source == held[first].rows.source) ++last;

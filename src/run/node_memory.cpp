@@ -32,7 +32,8 @@ NodeMemory::NodeMemory(Group& group, const cli::ServeOptions& options, const Lau
     const std::string& outcome = outcomes.at(static_cast<std::size_t>(rank));
     if (outcome.empty()) continue;
     mapped_.clear();
-    plan.reads = plan_own_reads({&plan.program, &plan.load}, plan.reads.self);
+    plan.reads =
+        plan_own_reads(held_rows(plan.program, plan.load, plan.reads.self), plan.reads.self);
     if (launch.place.local == 0) {
       log::warn(
           fmt::format("the ranks of this node cannot hand each other what they read, so that "

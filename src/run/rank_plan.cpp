@@ -3,15 +3,18 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "load/file_system.hpp"
 #include "model/layout.hpp"
+#include "model/model_layout.hpp"
 #include "plan/spread_choice.hpp"
 
 namespace preload::run {
@@ -60,25 +63,25 @@ bool is_hot_on_node(Group& group, const Checkpoint& checkpoint, const Launch& la
 
 void plan_reads(Group& group, const cli::ServeOptions& options, const Launch& launch,
                 const Cancel& cancel, RankPlan& plan) {
-  const auto self = static_cast<std::size_t>(launch.place.local);
+  const auto self = static_cast<std::uint32_t>(launch.place.local);
   if (!may_spread(options, launch)) {
-    plan.reads = plan_own_reads({&plan.program, &plan.load}, static_cast<std::uint32_t>(self));
+    plan.reads = plan_own_reads(held_rows(plan.program, plan.load, self), self);
     return;
   }
   const bool hot = is_hot_on_node(group, plan.checkpoint, launch, cancel);
-  std::vector<CopyProgram> programs;
-  std::vector<LoadPlan> plans;
+  const auto layout = open_layout(plan.checkpoint, plan.spec, options.model.layout, launch.sizes);
+  std::vector<std::vector<HeldRows>> members;
   const int first = launch.place.global - launch.place.local;
-  for (int rank = first; rank < first + launch.place.local_size; ++rank) {
-    programs.push_back(make_program(plan.checkpoint, plan.spec, options.model.layout, launch.sizes,
-                                    coords_of(rank, launch.sizes)));
-    plans.push_back(plan_load(programs.back(), plan.checkpoint));
-    plan.node_slabs.push_back(plans.back().slabs.slabs);
+  for (int local = 0; local < launch.place.local_size; ++local) {
+    const CopyProgram program = layout->program(coords_of(first + local, launch.sizes));
+    const LoadPlan load = plan_load(program, plan.checkpoint);
+    plan.node_slabs.push_back(load.slabs.slabs);
+    members.push_back(held_rows(program, load, static_cast<std::uint32_t>(local)));
     cancel.check();
   }
-  std::vector<NodeMember> members;
-  for (std::size_t i = 0; i < plans.size(); ++i) members.push_back({&programs[i], &plans[i]});
-  plan.reads = plan_node_reads(members, options.spread, usual_rates(launch.cuda, hot)).at(self);
+  plan.reads = std::move(
+      plan_node_reads(std::move(members), options.spread, usual_rates(launch.cuda, hot)).at(self));
+  malloc_trim(0);  // of what the other ranks' plans took
   if (plan.reads.sent_bytes + plan.reads.received_bytes == 0) return;
   log::info(fmt::format("this rank reads {} for its node, hands {} on and is handed {}",
                         format_bytes(plan.reads.read_bytes), format_bytes(plan.reads.sent_bytes),

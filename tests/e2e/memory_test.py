@@ -9,6 +9,7 @@ import unittest
 import harness
 from harness import eventually, make_llama, needs_mpi
 from memory_group import MemoryGroup
+from read_faults import ReadFaults
 
 MIB = 1 << 20
 BESIDES_BYTES = 256 * MIB  # over ring and baseline
@@ -43,23 +44,23 @@ def memory_of(pid):
 
 
 class Memory(harness.Case):
-    def begin(self, model, *flags, ranks, join=None, joining=(0,)):
+    def begin(self, model, *flags, ranks, join=None, joining=(0,), faults=()):
         """A job whose ranks leave their process ids; those that are `joining` join a memory group."""
         self.pids = self.root / f"pids-{time.monotonic_ns()}"
         self.pids.mkdir()
         script = f'echo $$ > {self.pids}/{RANK}; '
         for rank in joining if join else ():
             script += f'[ "{RANK}" != {rank} ] || echo $$ > {join}; '
-        return self.start(model, *flags, ranks=ranks, through=["sh", "-c", script + 'exec "$@"', "sh"])
+        return self.start(model, *flags, ranks=ranks, through=["sh", "-c", script + 'exec "$@"', "sh", *faults])
 
     def group(self, limit_bytes):
         group = MemoryGroup(limit_bytes)
         self.addCleanup(eventually, group.remove, 10, "the memory group to be empty")
         return group
 
-    def peak(self, model, *flags, ranks):
+    def peak(self, model, *flags, ranks, faults=()):
         """The most that rank `ranks - 1` has besides its slabs, seen often while it loads."""
-        daemon = self.begin(model, *flags, ranks=ranks)
+        daemon = self.begin(model, *flags, ranks=ranks, faults=faults)
         file = self.pids / str(ranks - 1)
         eventually(lambda: file.exists() and file.read_text(), 60, "the rank to start")
         pid = int(file.read_text())
@@ -107,8 +108,10 @@ class Memory(harness.Case):
         # Converted to another type, so that every byte goes through the ring.
         flags = ["--layout", "hf", "--dtype", "float16", "--reader", "pread", "--reader-threads", 32]
         model = make_llama(self.root / "model", *WIDE, "--layers", 1)
-        small = self.peak(model, *flags, "--ring-bytes", "8M", ranks=1)
-        large = self.peak(model, *flags, "--ring-bytes", "512M", ranks=1)
+        # Slow enough to be seen in the middle.
+        slow = {"ranks": 1, "faults": ReadFaults(self.root, delay_ms=100).through}
+        small = self.peak(model, *flags, "--ring-bytes", "8M", **slow)
+        large = self.peak(model, *flags, "--ring-bytes", "512M", **slow)
         print(f"{small / MIB:.1f} MiB, {large / MIB:.1f} MiB")
         self.assertLess(small, large - 16 * MIB)
 

@@ -162,7 +162,9 @@ class OneRank(Case):
     """A rank that is unlike the others holds them up, or ends them, but never leaves them waiting."""
 
     def progress(self):
-        return {d["global_rank"]: d["progress"] for d in self.status() if d["state"] == "LOADING"}
+        """Each loading rank's part of its bytes that it has."""
+        loading = {d["global_rank"]: d["progress"] for d in self.status() if d["state"] == "LOADING"}
+        return {rank: p["bytes"] / max(p["total_bytes"], 1) for rank, p in loading.items()}
 
     @needs_mpi
     def test_a_slow_rank_is_waited_for_and_its_progress_can_be_seen(self):
@@ -223,9 +225,39 @@ class Counted(harness.Case):
              "--intermediate", 65536, "--vocab", 1024, "--sparse"]  # fmt: skip
     TINY = ["--hidden", 8, "--layers", 2, "--heads", 2, "--kv-heads", 2, "--intermediate", 8, "--vocab", 64]
 
-    def planned(self, model):
-        plan = json.loads(harness.run("plan", "--model", model, "--ranks", 2, "-tp", 2, "--json", "--summary"))
+    def planned(self, model, *flags):
+        command = ["plan", "--model", model, "--ranks", 2, *(flags or ["-tp", 2, "--spread", "never"])]
+        plan = json.loads(harness.run(*command, "--json", "--summary"))
         return [rank["read_bytes"] for rank in plan["ranks"]]
+
+    @needs_mpi
+    def test_a_node_that_spreads_reads_what_it_needs_once(self):
+        model = make_llama(self.root / "model", *MODEL)
+        tiny = make_llama(self.root / "tiny", *self.TINY)
+        weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
+        for parallel in (["-tp", 2], ["-dp", 2], ["-tp", 2, "-dp", 2]):
+            with self.subTest(parallel):
+                ranks = 2 ** (len(parallel) // 2)
+                flags = [*parallel, "--spread", "always"]
+                nothing = bytes_read_by_job(self, tiny, *flags, ranks=ranks)
+                reads = bytes_read_by_job(self, model, *flags, ranks=ranks)
+                # The headers are read by rank 0, with some look-ahead.
+                self.assertLess(abs(sum(reads.counted) - weights), 0.01 * weights + MIB)
+                asked = sum(reads.asked) - sum(nothing.asked)
+                self.assertLess(abs(asked - weights), 0.01 * weights + 8 * MIB)
+                if ranks == 2:
+                    self.assertLess(abs(sum(self.planned(model, *flags)) - weights), 0.01 * weights)
+                for count in reads.counted:
+                    self.assertLess(abs(count - weights / ranks), 0.05 * weights, "an even share")
+
+    @needs_mpi
+    def test_what_was_handed_on_is_what_the_files_say(self):
+        model = make_llama(self.root / "model", *MODEL)
+        daemon = self.start(model, "-tp", 2, "-dp", 2, "--spread", "always", ranks=4)
+        daemon.wait_ready()
+        self.preload("verify", "--against", model)
+        self.assert_serves_slices(model, tp=2, dp=2)
+        self.assert_stops_clean(daemon)
 
     @needs_mpi
     def test_ranks_read_what_their_plans_say_and_no_more(self):
@@ -236,8 +268,8 @@ class Counted(harness.Case):
         norms = (2 * 2 + 1) * 64 * 2
         headers = stored - sum(planned) + norms
         self.assertLess(headers, 8192)
-        nothing = bytes_read_by_job(self, make_llama(self.root / "tiny", *self.TINY), "-tp", 2, ranks=2)
-        reads = bytes_read_by_job(self, model, "-tp", 2, ranks=2)
+        nothing = bytes_read_by_job(self, make_llama(self.root / "tiny", *self.TINY), "-tp", 2, "--spread", "never", ranks=2)
+        reads = bytes_read_by_job(self, model, "-tp", 2, "--spread", "never", ranks=2)
         self.assertEqual(reads.counted[1], planned[1])
         self.assertLessEqual(planned[0], reads.counted[0])
         self.assertLessEqual(reads.counted[0], planned[0] + 4 * headers)  # rank 0 reads headers, too
@@ -249,7 +281,7 @@ class Counted(harness.Case):
     def test_columns_that_lie_close_are_read_with_what_is_between_them(self):
         model = make_llama(self.root / "model", *MODEL)
         planned = self.planned(model)
-        reads = bytes_read_by_job(self, model, "-tp", 2, ranks=2)
+        reads = bytes_read_by_job(self, model, "-tp", 2, "--spread", "never", ranks=2)
         columns = 4 * 512 * (512 + 1408) * 2  # o_proj and down_proj of every layer
         for rank in range(2):
             gaps = reads.counted[rank] - planned[rank]

@@ -134,11 +134,35 @@ class Plan(unittest.TestCase):
     def test_narrows_to_a_rank_and_to_a_summary(self):
         whole = self.plan("--ranks", "4", "-tp", "2")
         self.assertEqual(self.plan("--ranks", "4", "-tp", "2", "--rank", "3"),
-                         {"world": 4, "ranks": whole["ranks"][3:]})  # fmt: skip
+                         whole | {"ranks": whole["ranks"][3:]})  # fmt: skip
         summary = self.plan("--ranks", "4", "-tp", "2", "--summary")
         for rank in whole["ranks"]:
             del rank["tensors"]
         self.assertEqual(summary, whole)
+
+    def test_says_what_each_node_reads_and_how_long_that_takes(self):
+        both = ["--ranks", "4", "-dp", "4", "--nodes", "2", "--summary"]
+        apart = self.plan(*both, "--spread", "never")
+        together = self.plan(*both, "--spread", "always")
+        self.assertEqual([node["ranks"] for node in apart["nodes"]], [2, 2])
+        for before, after in zip(apart["nodes"], together["nodes"]):
+            self.assertEqual(before["read_bytes"], 2 * after["read_bytes"])
+            self.assertEqual(after["sent_bytes"], after["read_bytes"])
+            self.assertEqual([before["spread"], after["spread"]], [False, True])
+        for rank in together["ranks"]:
+            self.assertEqual(rank["received_bytes"], rank["sent_bytes"])
+            # All that it holds but the padding of the vocabulary, which no file has.
+            self.assertLess(abs(rank["bytes"] - rank["read_bytes"] - rank["received_bytes"]), 8192)
+        slow = self.plan(*both, "--spread", "never", "--disk-rate", "0.0001")["nodes"][0]
+        self.assertAlmostEqual(slow["seconds"], slow["read_bytes"] / 1e5, places=2)
+
+    def test_refuses_rates_that_are_none(self):
+        for rate in ("0", "-1", "fast", "inf", "5x"):
+            result = preload("plan", "--model", self.tied, "--ranks", "2", "--disk-rate", rate)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("--disk-rate", result.stderr)
+        result = preload("plan", "--model", self.tied, "--ranks", "2", "--device", "host", "--pcie-rate", "5")
+        self.assertEqual(result.returncode, 2)
 
     def test_prints_a_table_without_json(self):
         result = preload("plan", "--model", self.tied, "--ranks", "2", "--layout", "hf")

@@ -34,7 +34,7 @@ ReadPlan plan_of(const CopyOp& op, DType dtype) {
   plan.slabs.slabs.resize(1);
   plan.slabs.placements.push_back({0, 0, 1 << 24});
   plan.ops.push_back(op);
-  return plan_own_reads({&program, &plan});
+  return plan_own_reads(held_rows(program, plan, 0), 0);
 }
 
 CopyOp op(std::uint64_t rows, std::uint64_t row_bytes, std::uint64_t file_stride,

@@ -56,8 +56,10 @@ class Node {
     // No rank may hand anything on before the others have filled what needs filling.
     std::barrier ready(static_cast<std::ptrdiff_t>(plans_.size()));
     options.before_reading = [&] { ready.arrive_and_wait(); };
-    std::vector<NodeMember> members;
-    for (std::size_t i = 0; i < plans_.size(); ++i) members.push_back({&programs_[i], &plans_[i]});
+    std::vector<std::vector<HeldRows>> members;
+    for (std::uint32_t i = 0; i < plans_.size(); ++i) {
+      members.push_back(held_rows(programs_[i], plans_[i], i));
+    }
     reads_ = plan_node_reads(members, Spread::kAlways, usual_rates(false, false));
     std::vector<std::jthread> ranks;
     for (std::size_t i = 0; i < plans_.size(); ++i) {

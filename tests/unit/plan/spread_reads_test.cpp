@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "model/layout.hpp"
+#include "model/model_layout.hpp"
 #include "plan/read_plan.hpp"
 #include "plan/spread_choice.hpp"
 #include "unit/model/fixture.hpp"
@@ -44,9 +45,11 @@ struct Node {
     }
   }
 
-  std::vector<NodeMember> members() const {
-    std::vector<NodeMember> members;
-    for (std::size_t i = 0; i < plans.size(); ++i) members.push_back({&programs[i], &plans[i]});
+  std::vector<std::vector<HeldRows>> members() const {
+    std::vector<std::vector<HeldRows>> members;
+    for (std::uint32_t i = 0; i < plans.size(); ++i) {
+      members.push_back(held_rows(programs[i], plans[i], i));
+    }
     return members;
   }
 
@@ -162,7 +165,7 @@ TEST(SpreadReads, ShareTheWorkOutEvenly) {
 
 TEST(SpreadReads, OfOwnPartsAloneHandNothingOn) {
   const Node node(large_checkpoint(), {2, 1, 1}, "hf", 0, 1);
-  const ReadPlan alone = plan_own_reads(node.members().front());
+  const ReadPlan alone = plan_own_reads(node.members().front(), 0);
   EXPECT_THAT(alone.receivers, IsEmpty());
   EXPECT_EQ(alone.sent_bytes, 0U);
   EXPECT_EQ(node.spread().front(), alone);
@@ -171,6 +174,44 @@ TEST(SpreadReads, OfOwnPartsAloneHandNothingOn) {
 TEST(SpreadReads, LeaveWhatIsSmallToEveryRank) {
   const Node node(large_checkpoint(), {2, 1, 1}, "hf", 0, 2);
   EXPECT_EQ(plan_spread_reads(node.members(), std::uint64_t{1} << 40), node.apart());
+}
+
+// What `preload plan` reckons without planning is what the plan does.
+TEST(SpreadReads, AreReckonedRightWithoutAPlan) {
+  for (const std::string_view layout : {"vllm", "hf"}) {
+    for (const ParallelSizes& sizes :
+         {ParallelSizes{2, 1, 1}, {1, 1, 2}, {2, 1, 2}, {3, 2, 1}, {1, 1, 4}, {2, 2, 2}}) {
+      SCOPED_TRACE(testing::Message()
+                   << layout << " dp " << sizes.dp << " pp " << sizes.pp << " tp " << sizes.tp);
+      LlamaSize size;
+      size.hidden = 1024;
+      size.heads = 16;
+      size.head_dim = 64;
+      size.intermediate = 2048;
+      size.layers = 24;
+      const Node node(llama_checkpoint(size), sizes, layout, 0, sizes.world());
+      const ModelSpec spec = parse_model_spec(node.checkpoint.config_json, "");
+      LayoutRequest request;
+      request.layout = layout;
+      const auto model = open_layout(node.checkpoint, spec, request, sizes);
+      std::vector<RankCoords> ranks;
+      for (int rank = 0; rank < sizes.world(); ++rank) ranks.push_back(coords_of(rank, sizes));
+      const std::vector<RankReads> reckoned = model->node_reads(ranks, 0);
+      const std::vector<ReadPlan> planned = node.spread();
+      std::uint64_t read = 0;
+      for (std::size_t i = 0; i < reckoned.size(); ++i) {
+        read += reckoned[i].read_bytes;
+        const auto near = [](std::uint64_t a, std::uint64_t b) {
+          return std::abs(static_cast<double>(a) - static_cast<double>(b));
+        };
+        const double tolerance = 0.05 * static_cast<double>(planned[i].read_bytes);
+        EXPECT_LE(near(reckoned[i].read_bytes, planned[i].read_bytes), tolerance) << i;
+        EXPECT_LE(near(reckoned[i].sent_bytes, planned[i].sent_bytes), tolerance * 2) << i;
+        EXPECT_LE(near(reckoned[i].received_bytes, planned[i].received_bytes), tolerance * 2) << i;
+      }
+      EXPECT_EQ(read, read_bytes(planned));
+    }
+  }
 }
 
 TEST(SpreadChoice, FollowsTheEstimate) {
@@ -189,12 +230,7 @@ TEST(SpreadChoice, FollowsTheEstimate) {
 }
 
 TEST(SpreadChoice, EstimatesTheSlowestPart) {
-  ReadPlan one;
-  one.read_bytes = 100;
-  one.sent_bytes = 50;
-  ReadPlan two;
-  two.read_bytes = 20;
-  const std::vector<ReadPlan> plans{one, two};
+  const std::vector<RankReads> plans{{100, 50, 0}, {20, 0, 50}};
   EXPECT_DOUBLE_EQ(estimate_seconds(plans, {60, 200, 200}), 2.0);    // files: 120 / 60
   EXPECT_DOUBLE_EQ(estimate_seconds(plans, {1000, 10, 200}), 10.0);  // the link: 100 / 10
   EXPECT_DOUBLE_EQ(estimate_seconds(plans, {1000, 1000, 5}), 10.0);  // peers: 50 / 5

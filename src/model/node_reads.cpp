@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/node_reads.hpp"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace preload {
+
+namespace {
+
+std::uint64_t bytes_of(std::int64_t elements, unsigned bits) noexcept {
+  return (static_cast<std::uint64_t>(elements) * bits + 7) / 8;
+}
+
+auto rows_of(const NodeNeed& need) noexcept { return std::tuple(need.rows.begin, need.rows.count); }
+
+}  // namespace
+
+void NodeReadSums::add(std::vector<NodeNeed> needs, unsigned element_bits) {
+  std::erase_if(needs,
+                [](const NodeNeed& need) { return need.rows.count * need.columns.count == 0; });
+  std::ranges::sort(needs, {}, [](const NodeNeed& need) {
+    return std::tuple_cat(rows_of(need), std::tuple(need.columns.begin, need.rank));
+  });
+  // Needs of the same rows whose columns touch are one block.
+  for (std::size_t first = 0; first < needs.size();) {
+    std::int64_t end = needs[first].columns.begin + needs[first].columns.count;
+    std::size_t last = first + 1;
+    for (; last < needs.size() && rows_of(needs[last]) == rows_of(needs[first]) &&
+           needs[last].columns.begin <= end;
+         ++last) {
+      end = std::max(end, needs[last].columns.begin + needs[last].columns.count);
+    }
+    const std::int64_t columns = end - needs[first].columns.begin;
+    add_block(std::span(needs).subspan(first, last - first),
+              bytes_of(needs[first].rows.count * columns, element_bits), element_bits);
+    first = last;
+  }
+}
+
+void NodeReadSums::add_block(std::span<const NodeNeed> needs, std::uint64_t bytes,
+                             unsigned element_bits) {
+  std::set<std::uint32_t> owners;
+  for (const NodeNeed& need : needs) owners.insert(need.rank);
+  const auto need_bytes = [&](const NodeNeed& need) {
+    return bytes_of(need.rows.count * need.columns.count, element_bits);
+  };
+  if (owners.size() == 1 || bytes < least_bytes_) {
+    for (const NodeNeed& need : needs) sums_[need.rank].read_bytes += need_bytes(need);
+    return;
+  }
+  const std::uint64_t count = owners.size();
+  std::uint64_t index = 0;
+  for (const std::uint32_t owner : owners) {
+    // The whole is read once, whatever the division leaves.
+    sums_[owner].read_bytes += bytes * (index + 1) / count - bytes * index / count;
+    ++index;
+    for (const NodeNeed& need : needs) {
+      if (need.rank == owner) continue;
+      sums_[owner].sent_bytes += need_bytes(need) / count;
+      sums_[need.rank].received_bytes += need_bytes(need) / count;
+    }
+  }
+}
+
+void NodeReadSums::add(const std::vector<RankReads>& more) {
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    sums_[i].read_bytes += more[i].read_bytes;
+    sums_[i].sent_bytes += more[i].sent_bytes;
+    sums_[i].received_bytes += more[i].received_bytes;
+  }
+}
+
+}  // namespace preload
