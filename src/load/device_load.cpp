@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "fill.hpp"
@@ -138,8 +139,9 @@ class BatchLoad {
     const auto scratch =
         scratch_.subspan(static_cast<unsigned>(index) * shape_.scratch_bytes, shape_.scratch_bytes);
     while (!stop.load(std::memory_order_relaxed)) {
-      const std::size_t chunk = job_.next_chunk();
-      if (chunk >= list_.chunks.size()) return;
+      const auto next = job_.next_chunk();
+      if (!next) return;
+      const std::size_t chunk = *next;
       const std::uint32_t batch = batch_of_[chunk];
       Slot& slot = slots_[batch % slots_.size()];
       if (!wait_for_turn(slot, batch, stop)) return;
@@ -150,12 +152,24 @@ class BatchLoad {
     }
   }
 
-  LoadSums finish() {
-    check_cuda(cudaStreamSynchronize(copies_.get()), "copying to the GPU");
+  // All that was read is on the GPU.
+  void drain() { check_cuda(cudaStreamSynchronize(copies_.get()), "copying to the GPU"); }
+  LoadSums sums() {
+    drain();
     return sums_.download(places_.get());
   }
 
   std::size_t chunks() const noexcept { return list_.chunks.size(); }
+  // Whole batches from chunk `first` on: where they end, and their bytes.
+  std::pair<std::size_t, std::uint64_t> end_of(std::size_t first, std::uint64_t bytes) const {
+    std::uint64_t taken = 0;
+    while (first < list_.chunks.size() && taken < bytes) {
+      const Batch& batch = batches_.batches[batch_of_[first]];
+      taken += batch.placed.bytes;
+      first = batch.first + batch.count;
+    }
+    return {first, taken};
+  }
   cudaStream_t stream() const noexcept { return copies_.get(); }
 
  private:
@@ -337,7 +351,7 @@ LoadSums load_on_device(LoadJob& job) {
   set_device(job.options.device);
   const std::uint64_t most =
       job.options.chunk_bytes != 0 ? job.options.chunk_bytes : kMaxBatchBytes;
-  const BatchRingShape shape = shape_batch_ring(job.options.ring_bytes, job.options.threads, most,
+  const BatchRingShape shape = shape_batch_ring(job.options.ring_bytes, job.most_threads(), most,
                                                 default_chunk_bytes(job.files));
   const Ring ring(shape.ring_bytes());
   Pinned pinned;
@@ -356,11 +370,17 @@ LoadSums load_on_device(LoadJob& job) {
   if (job.options.before_reading) job.options.before_reading();
 
   job.first_read = std::chrono::steady_clock::now();
-  run_threads(threads, [&](int index, const std::atomic<bool>& stop) {
-    set_device(job.options.device);
-    batches.run(index, stop);
-  });
-  return batches.finish();
+  job.run_phases(
+      batches.chunks(),
+      [&](std::size_t first, std::uint64_t bytes) { return batches.end_of(first, bytes); },
+      [&](int wanted) {
+        run_threads(std::min(wanted, threads), [&](int index, const std::atomic<bool>& stop) {
+          set_device(job.options.device);
+          batches.run(index, stop);
+        });
+        batches.drain();
+      });
+  return batches.sums();
 }
 
 std::vector<Hash128> hash_device_tensors(const LoadWork& work,

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "load/file_system.hpp"
 
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdio>
+#include <random>
+
+#include "base/fd.hpp"
 
 namespace preload {
 
@@ -42,15 +49,29 @@ FileSystemKind file_system_kind(int fd) noexcept {
   return contains(kMemoryMagics, magic) ? FileSystemKind::kMemory : FileSystemKind::kLocal;
 }
 
+// Looking must not read: on recent kernels even a read that may not wait starts the read-ahead of
+// its file, unless that is opened for random access. What is looked at is read all the same, so
+// each look samples other pages.
 bool is_in_page_cache(int fd, std::uint64_t bytes) noexcept {
+  static std::atomic<std::uint64_t> looks{0};
+  std::array<char, 32> path;
+  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd);
+  const Fd own(::open(path.data(), O_RDONLY | O_CLOEXEC));
+  const int sampled = own ? own.get() : fd;
+  posix_fadvise(sampled, 0, 0, POSIX_FADV_RANDOM);
+  const std::uint64_t pages = (bytes + kSampleBytes - 1) / kSampleBytes;
+  std::minstd_rand random(static_cast<unsigned>(
+      std::chrono::steady_clock::now().time_since_epoch().count() + static_cast<long>(looks++)));
   std::array<std::byte, kSampleBytes> buffer;
   std::uint64_t hot = 0;
   for (std::uint64_t i = 0; i < kSamples; ++i) {
-    const std::uint64_t room = bytes > kSampleBytes ? bytes - kSampleBytes : 0;
-    const std::uint64_t at = room / (kSamples - 1) * i;
-    const iovec part{buffer.data(), static_cast<std::size_t>(std::min(bytes, kSampleBytes))};
-    const ssize_t got = preadv2(fd, &part, 1, static_cast<off_t>(at), RWF_NOWAIT);
-    if (got == static_cast<ssize_t>(part.iov_len)) ++hot;
+    // One page of each stretch of the file.
+    const std::uint64_t first = pages * i / kSamples;
+    const std::uint64_t stretch = std::max<std::uint64_t>(1, pages * (i + 1) / kSamples - first);
+    const std::uint64_t at = (first + random() % stretch) * kSampleBytes;
+    const iovec part{buffer.data(), kSampleBytes};
+    const ssize_t got = preadv2(sampled, &part, 1, static_cast<off_t>(at), RWF_NOWAIT);
+    if (got > 0 || at >= bytes) ++hot;
   }
   return hot >= kHotSamples;
 }

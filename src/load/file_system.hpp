@@ -14,8 +14,8 @@ enum class FileSystemKind : std::uint8_t {
 // By the magic number that statfs gives for an open file; a file that cannot be asked is local.
 FileSystemKind file_system_kind(int fd) noexcept;
 
-// Whether the file's bytes are in the page cache, by samples that never start a read
-// (preadv2 with RWF_NOWAIT). A file system that cannot say so counts as cold.
+// Whether the file's bytes are in the page cache, by sampled pages that are read only if that needs
+// no wait (preadv2 with RWF_NOWAIT). A file system that cannot say so counts as cold.
 bool is_in_page_cache(int fd, std::uint64_t bytes) noexcept;
 
 }  // namespace preload

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "load/convert_rows.hpp"
@@ -96,12 +97,12 @@ void add(std::vector<Hash128>& sums, const std::vector<Hash128>& more) {
 LoadSums load_on_host(LoadJob& job) {
   const ReadPlan& reads = job.work.reads;
   const RingShape shape =
-      shape_host_ring(job.options.ring_bytes, job.options.threads, kMaxChunkBytes);
+      shape_host_ring(job.options.ring_bytes, job.most_threads(), kMaxChunkBytes);
   const ChunkList list = cut_into_chunks(reads.blocks, shape.chunk_bytes);
-  const int threads = static_cast<int>(std::max<std::uint64_t>(
+  const int most = static_cast<int>(std::max<std::uint64_t>(
       1, std::min<std::uint64_t>(list.chunks.size(), static_cast<unsigned>(shape.threads))));
   const std::uint64_t share = shape.chunk_bytes + shape.scratch_bytes;
-  const Ring ring(share * static_cast<unsigned>(threads));
+  const Ring ring(share * static_cast<unsigned>(most));
 
   fill(job);
   if (job.options.before_reading) job.options.before_reading();
@@ -110,15 +111,15 @@ LoadSums load_on_host(LoadJob& job) {
   sums.served.resize(reads.deliveries.size());
   std::mutex mutex;  // of the sums
   job.first_read = std::chrono::steady_clock::now();
-  run_threads(threads, [&](int index, const std::atomic<bool>& stop) {
+  const auto read = [&](int index, const std::atomic<bool>& stop) {
     const auto mine = ring.bytes().subspan(static_cast<unsigned>(index) * share, share);
     Sums own{std::vector<Hash128>(reads.blocks.size()),
              std::vector<Hash128>(reads.deliveries.size())};
     while (!stop.load(std::memory_order_relaxed)) {
       job.cancel.check();
-      const std::size_t next = job.next_chunk();
-      if (next >= list.chunks.size()) break;
-      const Chunk& chunk = list.chunks[next];
+      const auto next = job.next_chunk();
+      if (!next) break;
+      const Chunk& chunk = list.chunks[*next];
       for (std::uint32_t i = chunk.first; i < chunk.first + chunk.count; ++i) {
         load_piece(job, list.pieces[i], mine.first(shape.chunk_bytes),
                    mine.subspan(shape.chunk_bytes), own);
@@ -128,7 +129,14 @@ LoadSums load_on_host(LoadJob& job) {
     const std::lock_guard lock(mutex);
     add(sums.source, own.source);
     add(sums.served, own.served);
-  });
+  };
+  const auto end_of = [&](std::size_t first, std::uint64_t bytes) {
+    std::uint64_t taken = 0;
+    while (first < list.chunks.size() && taken < bytes) taken += list.chunks[first++].bytes;
+    return std::pair(first, taken);
+  };
+  job.run_phases(list.chunks.size(), end_of,
+                 [&](int threads) { run_threads(std::min(threads, most), read); });
   return sums;
 }
 

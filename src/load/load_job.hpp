@@ -4,10 +4,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "load/loader.hpp"
 #include "load/pieces.hpp"
+#include "load/read_tuning.hpp"
 #include "load/source_files.hpp"
 #include "plan/served_rows.hpp"
 
@@ -28,15 +32,29 @@ struct LoadJob {
     return slab + slab_offset;
   }
   bool is_own(const Delivery& delivery) const noexcept { return delivery.owner == work.reads.self; }
-  // Next chunk's number for the calling thread, in file order; past the end when there is none.
-  std::size_t next_chunk() noexcept { return cursor.fetch_add(1, std::memory_order_relaxed); }
+  // Next chunk's number for the calling thread, in file order, or nothing at the phase's end.
+  std::optional<std::size_t> next_chunk() noexcept {
+    const std::size_t next = cursor.fetch_add(1, std::memory_order_relaxed);
+    return next < phase_end ? std::optional(next) : std::nullopt;
+  }
+  // Where a phase ends that begins at chunk `first` and takes about `bytes`: its end, its bytes.
+  using PhaseEnd =
+      std::function<std::pair<std::size_t, std::uint64_t>(std::size_t first, std::uint64_t bytes)>;
+  // Runs phases until all `chunks` are read, trials of what `tunings` holds first; `run` reads a
+  // phase's chunks on so many threads and returns when they are where they belong.
+  void run_phases(std::size_t chunks, const PhaseEnd& end_of,
+                  const std::function<void(int threads)>& run);
+  int most_threads() const noexcept;
 
   const LoadWork& work;
   const LoadOptions& options;
   LoadProgress& progress;
   const Cancel& cancel;
   SourceFiles files;
+  std::vector<ReadTuning> tunings;  // what is worth trying; the only one when that is settled
+  ChosenTuning chosen;
   std::atomic<std::size_t> cursor{0};
+  std::size_t phase_end = 0;
   std::chrono::steady_clock::time_point first_read;  // set by the executor when it begins to read
 };
 

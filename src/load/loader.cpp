@@ -2,6 +2,7 @@
 #include "load/loader.hpp"
 
 #include <fmt/format.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <array>
@@ -36,6 +37,33 @@ std::vector<std::uint32_t> files_of(const ReadPlan& reads) {
 LoadOptions settle(LoadOptions options, HandleKind kind) {
   if (options.threads <= 0) options.threads = default_reader_threads(kind);
   return options;
+}
+
+std::string node_name() {
+  utsname name{};
+  return uname(&name) == 0 ? name.nodename : "unknown";
+}
+
+TuningKey tuning_key(const LoadJob& job) {
+  return {node_name(), usable_cpus(), job.files.file_system(), job.files.reads_past_the_cache(),
+          job.work.memory.kind() != HandleKind::kHost};
+}
+
+// What was measured on this host before, or what to measure; flags fix their part of it.
+std::vector<ReadTuning> tunings_of(const LoadJob& job, const LoadOptions& asked) {
+  const HandleKind kind = job.work.memory.kind();
+  const TuningChoice choice{.past_the_cache = job.files.reads_past_the_cache(),
+                            .may_map = job.files.may_map(),
+                            .usual_threads = job.options.threads,
+                            .most_threads = default_reader_threads(HandleKind::kHost),
+                            .fixed_method = asked.method,
+                            .fixed_threads = asked.threads > 0 || kind == HandleKind::kHost};
+  std::vector<ReadTuning> tunings = tunings_to_try(choice);
+  if (tunings.size() == 1) return tunings;
+  const std::optional<ReadTuning> kept = recall_tuning(tuning_key(job));
+  if (!kept) return tunings;
+  return {{choice.fixed_method.value_or(kept->method),
+           choice.fixed_threads ? choice.usual_threads : kept->threads}};
 }
 
 std::vector<SourceRegion> source_regions(const ReadPlan& reads, const LoadSums& sums) {
@@ -95,11 +123,37 @@ LoadJob::LoadJob(const LoadWork& load_work, const LoadOptions& load_options,
       files(load_work.checkpoint, files_of(load_work.reads),
             {load_options.method, load_options.in_flight, &load_progress.reads}) {}
 
+int LoadJob::most_threads() const noexcept {
+  return std::ranges::max_element(tunings, {}, &ReadTuning::threads)->threads;
+}
+
+void LoadJob::run_phases(std::size_t chunks, const PhaseEnd& end_of,
+                         const std::function<void(int threads)>& run) {
+  std::size_t done = 0;
+  const auto phase = [&](const ReadTuning& tuning, std::size_t end) {
+    files.use(tuning.method);
+    cursor = done;
+    phase_end = end;
+    run(tuning.threads);
+    done = end;
+  };
+  chosen = choose_tuning(
+      tunings, work.reads.read_bytes,
+      [&](const ReadTuning& tuning, std::uint64_t bytes) {
+        const auto [end, taken] = end_of(done, bytes);
+        phase(tuning, end);
+        return taken;
+      },
+      options.least_trial_bytes);
+  phase(chosen.tuning, chunks);
+}
+
 LoadResult load(const LoadWork& work, const LoadOptions& options, LoadProgress& progress,
                 const Cancel& cancel) {
   const LoadOptions settled = settle(options, work.memory.kind());
   const Clock::time_point start = Clock::now();
   LoadJob job(work, settled, progress, cancel);
+  job.tunings = tunings_of(job, options);
   progress.bytes = 0;
   progress.total_bytes = work.reads.read_bytes;
 
@@ -120,6 +174,8 @@ LoadResult load(const LoadWork& work, const LoadOptions& options, LoadProgress& 
   add_served(work, sums, result);
   result.bytes_read = job.files.bytes_read();
   result.method = job.files.main_method();
+  result.threads = job.chosen.tuning.threads;
+  if (job.chosen.tried && options.keep_tuning) remember_tuning(tuning_key(job), job.chosen.tuning);
   job.files.check_unchanged();
   return result;
 }

@@ -13,6 +13,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "load/read_gate.hpp"
 #include "load/read_method.hpp"
+#include "load/read_tuning.hpp"
 #include "load/read_watch.hpp"
 #include "memory/slab.hpp"
 #include "plan/load_plan.hpp"
@@ -32,6 +33,8 @@ struct LoadOptions {
   std::optional<ReadMethod> method = std::nullopt;  // unset: by what is in the page cache
   ReadsInFlight in_flight = {};                     // of this rank, per file system
   std::uint64_t chunk_bytes = 0;                    // of the ring's chunks, at most; 0: the default
+  bool keep_tuning = true;  // what was measured of reading, for later loads on this host
+  std::uint64_t least_trial_bytes = kLeastTrialBytes;  // smaller loads are not measured
   // Called once this rank's memory is ready to be written to by others, before the first read.
   std::function<void()> before_reading = {};
 };
@@ -79,6 +82,7 @@ struct LoadResult {
   double setup_seconds = 0;                // host buffers, pinning, fills: before the first read
   double seconds = 0;                      // first read to last byte hashed
   ReadMethod method = ReadMethod::kPread;  // how most bytes were read
+  int threads = 0;                         // on how many threads, after any trials
 };
 
 // Executes `work`. Until finish_load `served` has what this rank's own reads gave. Throws

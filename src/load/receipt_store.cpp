@@ -15,6 +15,7 @@
 #include "base/fd.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "load/cache_dir.hpp"
 #include "load/hash_files.hpp"
 
 namespace preload {
@@ -26,37 +27,6 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr std::size_t kMaxEntryBytes = 256 * kMiB;
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
-
-// Empty when nothing says where to keep a cache.
-fs::path cache_root() {
-  if (const std::string root = environment("PRELOAD_CACHE_ROOT"); !root.empty()) return root;
-  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) {
-    return fs::path(cache) / "preload";
-  }
-  if (const std::string home = environment("HOME"); !home.empty()) {
-    return fs::path(home) / ".cache" / "preload";
-  }
-  return {};
-}
-
-Fd open_store(bool create) {
-  const fs::path root = cache_root();
-  if (root.empty()) return {};
-  const fs::path store = root / "hashes";
-  if (create) {
-    fs::create_directories(root.parent_path());
-    ::mkdir(root.c_str(), 0700);
-    ::mkdir(store.c_str(), 0700);
-  } else if (!fs::is_directory(store)) {
-    return {};
-  }
-  return open_fd(AT_FDCWD, store, O_RDONLY | O_DIRECTORY, 0, Errc::kInternal);
-}
 
 // What makes a file the one that was read, sorted by name.
 Json receipts_of(const Checkpoint& checkpoint) {
@@ -109,7 +79,7 @@ bool receipts_hold(const Checkpoint& checkpoint) {
 }  // namespace
 
 std::optional<std::vector<SourceHash>> recall_hashes(const Checkpoint& checkpoint) try {
-  const Fd store = open_store(false);
+  const Fd store = open_cache_dir("hashes", false);
   if (!store) return std::nullopt;
   const Json hashes = read_entry(store.get(), receipts_of(checkpoint));
   std::vector<SourceHash> known;
@@ -129,7 +99,7 @@ std::optional<std::vector<SourceHash>> recall_hashes(const Checkpoint& checkpoin
 
 void remember_hashes(const Checkpoint& checkpoint, const std::vector<SourceHash>& hashes) try {
   if (hashes.empty() || !receipts_hold(checkpoint)) return;
-  const Fd store = open_store(true);
+  const Fd store = open_cache_dir("hashes", true);
   if (!store) return;
   const Json receipts = receipts_of(checkpoint);
   // Another layout may have consumed other tensors of the same files.

@@ -94,24 +94,25 @@ SourceFiles::SourceFiles(const Checkpoint& checkpoint, const std::vector<std::ui
     open.shown = fmt::format("'{}'", path);
     open.fd = open_fd(AT_FDCWD, path, O_RDONLY, 0, Errc::kCheckpoint);
     check_against_header(open.fd.get(), *open.file, open.shown);
-    const FileSystemKind kind = file_system_kind(open.fd.get());
-    settle_method(open, kind, method);
-    open.gate = gate_of(open.fd.get(), kind == FileSystemKind::kNetwork ? options.in_flight.network
-                                                                        : options.in_flight.local);
+    open.kind = file_system_kind(open.fd.get());
+    settle_method(open, method);
+    open.gate =
+        gate_of(open.fd.get(), open.kind == FileSystemKind::kNetwork ? options.in_flight.network
+                                                                     : options.in_flight.local);
     if (goes_past_cache(open.method)) open_direct(open, path);
   }
   if (watch_ != nullptr) watch_->set_paths(std::move(paths));
 }
 
-void SourceFiles::settle_method(Open& open, FileSystemKind kind, std::optional<ReadMethod> wanted) {
-  if (wanted == ReadMethod::kMmap && kind == FileSystemKind::kNetwork) {
+void SourceFiles::settle_method(Open& open, std::optional<ReadMethod> wanted) {
+  if (wanted == ReadMethod::kMmap && open.kind == FileSystemKind::kNetwork) {
     log::warn(
         fmt::format("{} is on a network file system: read by pread, never mapped", open.shown));
     wanted = ReadMethod::kPread;
   }
   if (!wanted) {
     const bool cached =
-        kind != FileSystemKind::kLocal || is_in_page_cache(open.fd.get(), open.file->bytes);
+        open.kind != FileSystemKind::kLocal || is_in_page_cache(open.fd.get(), open.file->bytes);
     wanted = cached ? ReadMethod::kPread : ReadMethod::kDirect;
   }
   open.method = *wanted;
@@ -140,6 +141,30 @@ std::uint64_t SourceFiles::bytes_read() const noexcept {
   std::uint64_t sum = 0;
   for (const auto& bytes : bytes_by_) sum += bytes.load(std::memory_order_relaxed);
   return sum;
+}
+
+void SourceFiles::use(ReadMethod method) {
+  for (Open& open : files_) {
+    if (!open.fd || goes_past_cache(open.method) != goes_past_cache(method)) continue;
+    if (method == ReadMethod::kMmap && open.kind == FileSystemKind::kNetwork) continue;
+    open.method = method;
+    if (method == ReadMethod::kMmap && !open.mapping) {
+      open.mapping = MappedFile(open.fd.get(), open.file->bytes);
+    }
+  }
+}
+
+bool SourceFiles::may_map() const noexcept {
+  return std::ranges::none_of(
+      files_, [](const Open& open) { return open.fd && open.kind == FileSystemKind::kNetwork; });
+}
+
+std::uint64_t SourceFiles::file_system() const noexcept {
+  for (const Open& open : files_) {
+    struct stat status {};
+    if (open.fd && fstat(open.fd.get(), &status) == 0) return status.st_dev;
+  }
+  return 0;
 }
 
 bool SourceFiles::reads_past_the_cache() const noexcept {

@@ -38,6 +38,12 @@ class SourceFiles {
   SourceFiles(const Checkpoint& checkpoint, const std::vector<std::uint32_t>& files,
               const ReadOptions& options = {});
 
+  // From now on by `method`, as far as that goes with how the files are read: through the page
+  // cache, or past it. Not while another thread reads.
+  void use(ReadMethod method);
+  bool may_map() const noexcept;               // none lies on a network file system
+  std::uint64_t file_system() const noexcept;  // st_dev of the first file
+
   // All of `out`, or Error(kCheckpoint) with file, offset and missing bytes.
   void read(std::uint32_t file, std::uint64_t offset, std::span<std::byte> out);
   // Throws Error(kCheckpoint) naming a file that changed since its headers were read.
@@ -51,6 +57,7 @@ class SourceFiles {
   struct Open {
     const SourceFile* file = nullptr;
     std::string shown;  // quoted path, for messages
+    FileSystemKind kind = FileSystemKind::kLocal;
     Fd fd;
     ReadMethod method = ReadMethod::kPread;
     MappedFile mapping;           // for kMmap
@@ -58,7 +65,7 @@ class SourceFiles {
     std::uint64_t alignment = 0;  // of direct reads, in bytes
     ReadGate* gate = nullptr;     // of its file system, where that has a limit
   };
-  void settle_method(Open& open, FileSystemKind kind, std::optional<ReadMethod> wanted);
+  void settle_method(Open& open, std::optional<ReadMethod> wanted);
   ReadGate* gate_of(int fd, int limit);
   void open_direct(Open& open, const std::string& path);
   std::size_t read_by(ReadMethod method, const Open& open, std::uint64_t offset,

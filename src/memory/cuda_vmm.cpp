@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "memory/cuda_driver.cuh"
+#include "memory/device.hpp"
 #include "memory/device_memory.hpp"
 
 namespace preload {
@@ -133,6 +134,7 @@ void CudaVmm::unmap() noexcept {
 }
 
 PeerVmm::PeerVmm(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds, int device) {
+  set_device(device);
   for (const SlabSpec& slab : slabs) slabs_.push_back({.bytes = slab.bytes});
   try {
     for (std::size_t i = 0; i < slabs_.size(); ++i) map(slabs_[i], fds[i].get(), device);

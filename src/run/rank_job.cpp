@@ -139,6 +139,7 @@ LoadResult RankJob::fill(RankPlan& plan, SlabMemory& memory) {
   how.method = options_.reader;
   how.in_flight = reads_in_flight();
   how.device = launch_.device.ordinal;
+  how.keep_tuning = launch_.place.local == 0;  // its node's others measure the same
   if (!may_spread(options_, launch_)) {
     const LoadWork work{plan.load, plan.program, plan.checkpoint, plan.reads, memory};
     LoadResult result = load(work, how, progress_, cancel);

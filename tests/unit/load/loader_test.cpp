@@ -94,6 +94,15 @@ TEST(Loader, GivesTheSameByEveryWayOfReading) {
   }
 }
 
+TEST(Loader, GivesTheSameThroughTrialsOfWaysToRead) {
+  const RandomLoad random(79);
+  LoadOptions options{.threads = 0, .keep_tuning = false};
+  options.least_trial_bytes = 1;
+  const Loaded loaded = load_on_host(random, options);
+  expect_right(random, loaded);
+  EXPECT_GT(loaded.result.threads, 0);
+}
+
 TEST(Loader, WorksInTheSmallestRingAndSaysWhatThatIs) {
   const RandomLoad random(5);
   expect_right(random, load_on_host(random, {.ring_bytes = 128 * kKiB, .threads = 16}));

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "load/loader.hpp"
+#include "plan/source_hashes.hpp"
+#include "plan/spread_choice.hpp"
+#include "unit/load/random_load.hpp"
+#include "unit/model/fixture.hpp"
+
+namespace preload::test {
+
+// A checkpoint of the fixtures, with files: bytes by the fixtures' rule, no headers.
+struct WrittenCheckpoint {
+  TempDir directory;
+  Checkpoint checkpoint;
+
+  explicit WrittenCheckpoint(Checkpoint of) : checkpoint(std::move(of)) {
+    std::vector<std::string> files;
+    for (const SourceFile& file : checkpoint.files) files.emplace_back(file.bytes, '\0');
+    for (const SourceTensor& tensor : checkpoint.tensors) {
+      const Bytes bytes = rule_bytes(tensor);
+      std::memcpy(files[tensor.file].data() + tensor.offset, bytes.data(), bytes.size());
+    }
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const std::string name = checkpoint.files[i].name;
+      directory.write(name, files[i]);
+      checkpoint.files[i] = describe_file(directory, name);
+    }
+    checkpoint.directory = directory.path();
+  }
+};
+
+// The ranks of a node as threads of this process: each has slabs of its own, which the others
+// write.
+class Node {
+ public:
+  // `read` gives the bytes at an address of memory of that kind.
+  using Read = std::function<std::string(const std::byte*, std::size_t)>;
+  Node(const Checkpoint& checkpoint, std::vector<CopyProgram> programs, std::vector<LoadPlan> plans,
+       HandleKind kind = HandleKind::kHost, Read read = read_host)
+      : checkpoint_(checkpoint),
+        programs_(std::move(programs)),
+        plans_(std::move(plans)),
+        kind_(kind),
+        read_(std::move(read)) {
+    for (const LoadPlan& plan : plans_) {
+      memory_.push_back(allocate_slabs(kind_, plan.slabs.slabs, kDevice));
+    }
+    results_.resize(plans_.size());
+  }
+
+  void load_spread(LoadOptions options) {
+    // No rank may hand anything on before the others have filled what needs filling.
+    std::barrier ready(static_cast<std::ptrdiff_t>(plans_.size()));
+    options.before_reading = [&] { ready.arrive_and_wait(); };
+    std::vector<std::vector<HeldRows>> members;
+    for (std::uint32_t i = 0; i < plans_.size(); ++i) {
+      members.push_back(held_rows(programs_[i], plans_[i], i));
+    }
+    reads_ = plan_node_reads(members, Spread::kAlways, usual_rates(false, false));
+    std::vector<std::jthread> ranks;
+    for (std::size_t i = 0; i < plans_.size(); ++i) {
+      ranks.emplace_back([&, i] {
+        LoadProgress progress;
+        const Peers peers(*this, i);
+        results_[i] = load(work(i, &peers), options, progress, Cancel());
+        EXPECT_EQ(progress.bytes, reads_[i].read_bytes);
+      });
+    }
+  }
+
+  void finish(std::size_t rank) {
+    std::vector<GivenHash> received;
+    for (const LoadResult& result : results_) {
+      for (const GivenHash& given : decode_given(encode_given(result.given))) {
+        if (given.owner == rank) received.push_back(given);
+      }
+    }
+    finish_load(results_[rank], work(rank, nullptr), received, {.device = kDevice}, Cancel());
+  }
+
+  void expect_like_ranks_that_read_alone() {
+    std::vector<SourceRegion> together;
+    std::vector<SourceRegion> apart;
+    for (std::size_t i = 0; i < plans_.size(); ++i) {
+      SCOPED_TRACE(testing::Message() << "rank " << i);
+      const auto alone = allocate_slabs(kind_, plans_[i].slabs.slabs, kDevice);
+      LoadProgress progress;
+      const LoadResult expected = load_alone(plans_[i], programs_[i], checkpoint_, *alone,
+                                             {.device = kDevice}, progress, Cancel());
+      for (std::size_t t = 0; t < programs_[i].tensors.size(); ++t) {
+        const Placement& place = plans_[i].slabs.placements[t];
+        if (place.bytes == 0) continue;
+        EXPECT_TRUE(read_(memory_[i]->address(place.slab) + place.offset, place.bytes) ==
+                    read_(alone->address(place.slab) + place.offset, place.bytes))
+            << programs_[i].tensors[t].name << " differs";
+      }
+      EXPECT_EQ(results_[i].served, expected.served);
+      together.insert(together.end(), results_[i].sources.begin(), results_[i].sources.end());
+      apart.insert(apart.end(), expected.sources.begin(), expected.sources.end());
+    }
+    const CombinedHashes found = combine_regions(checkpoint_, together);
+    EXPECT_EQ(found.hashes, combine_regions(checkpoint_, apart).hashes);
+  }
+
+  SlabMemory& memory(std::size_t rank) { return *memory_[rank]; }
+  const LoadPlan& plan(std::size_t rank) const { return plans_[rank]; }
+  const ReadPlan& reads(std::size_t rank) const { return reads_[rank]; }
+
+ private:
+  static constexpr int kDevice = 0;
+
+  static std::string read_host(const std::byte* data, std::size_t bytes) {
+    return {reinterpret_cast<const char*>(data), bytes};
+  }
+
+  // The others' memory, mapped as another process would map it.
+  class Peers final : public PeerSlabs {
+   public:
+    Peers(const Node& node, std::size_t self) {
+      for (const std::uint32_t rank : node.reads_[self].receivers) {
+        mapped_[rank] = map_peer_slabs(node.kind_, node.plans_[rank].slabs.slabs,
+                                       node.memory_[rank]->share(), kDevice);
+      }
+    }
+    std::byte* address(std::uint32_t rank, std::uint32_t slab) const noexcept override {
+      return mapped_.at(rank)->address(slab);
+    }
+
+   private:
+    std::map<std::uint32_t, std::unique_ptr<MappedSlabs>> mapped_;
+  };
+
+  LoadWork work(std::size_t rank, const PeerSlabs* peers) const {
+    return {plans_[rank], programs_[rank], checkpoint_, reads_[rank], *memory_[rank], peers};
+  }
+
+  const Checkpoint& checkpoint_;
+  std::vector<CopyProgram> programs_;
+  std::vector<LoadPlan> plans_;
+  std::vector<std::unique_ptr<SlabMemory>> memory_;
+  std::vector<ReadPlan> reads_;
+  std::vector<LoadResult> results_;
+  const HandleKind kind_;
+  const Read read_;
+};
+
+}  // namespace preload::test
