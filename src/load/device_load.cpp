@@ -23,6 +23,7 @@ namespace {
 constexpr std::uint64_t kMaxBatchBytes = 16 * kMiB;
 constexpr std::uint64_t kHotChunkBytes = 512 * kKiB;
 constexpr std::uint64_t kColdChunkBytes = 4 * kMiB;  // what disks take well
+constexpr std::uint64_t kStagingAlignment = 256;     // kernels that convert want whole elements
 constexpr auto kTurn = std::chrono::milliseconds(20);
 
 void check_launch(int result, const char* what) {
@@ -118,14 +119,14 @@ class BatchLoad {
         at += list_.chunks[batches_.batches[b].first + c].bytes;
       }
     }
-    if (needs_staging()) {
-      staging_ = allocate_device(slots_.size() * shape.batch_bytes,
-                                 "allocating the loader's staging area");
+    const std::uint64_t staging = staging_bytes();
+    if (staging > 0) {
+      staging_ = allocate_device(slots_.size() * staging, "allocating the loader's staging area");
     }
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       slots_[i].buffer = ring.subspan(i * shape.batch_bytes, shape.batch_bytes);
       if (staging_) {
-        slots_[i].staging = static_cast<std::byte*>(staging_.get()) + i * shape.batch_bytes;
+        slots_[i].staging = static_cast<std::byte*>(staging_.get()) + i * staging;
       }
       slots_[i].copied = make_event();
       slots_[i].placed = make_event();
@@ -238,7 +239,7 @@ class BatchLoad {
             cudaMemcpyAsync(landed_.back(), packed, bytes, cudaMemcpyHostToDevice, copies_.get()),
             "copying to the GPU");
         packed += bytes;
-        if (staged != nullptr) staged += bytes;
+        if (home == nullptr) staged += align_up(bytes, kStagingAlignment);
       }
       check_cuda(cudaEventRecord(slot.copied.get(), copies_.get()), "marking a copy to the GPU");
       check_cuda(cudaStreamWaitEvent(places_.get(), slot.copied.get(), 0),
@@ -270,9 +271,18 @@ class BatchLoad {
     return nullptr;
   }
 
-  bool needs_staging() const noexcept {
-    return std::ranges::any_of(batches_.pieces,
-                               [this](const Piece& piece) { return home_of(piece) == nullptr; });
+  // Of the batch that needs most.
+  std::uint64_t staging_bytes() const noexcept {
+    std::uint64_t most = 0;
+    for (const Batch& batch : batches_.batches) {
+      std::uint64_t bytes = 0;
+      for (std::uint32_t i = 0; i < batch.placed.count; ++i) {
+        const Piece& piece = batches_.pieces[batch.placed.first + i];
+        if (home_of(piece) == nullptr) bytes += align_up(piece.total_bytes(), kStagingAlignment);
+      }
+      most = std::max(most, bytes);
+    }
+    return most;
   }
 
   // Hands a piece that lies at `landed`, packed, on to its places, and hashes it.

@@ -49,7 +49,7 @@ TEST_F(DeviceLoader, GivesTheInterpretersBytesAndHashesForRandomPrograms) {
 
 TEST_F(DeviceLoader, GivesTheSameInSmallRingsAndWithAnyThreads) {
   const RandomLoad random(77);
-  for (const std::uint64_t ring_bytes : {256 * kKiB, 3 * kMiB, 512 * kMiB}) {
+  for (const std::uint64_t ring_bytes : {320 * kKiB, 3 * kMiB, 512 * kMiB}) {
     for (const int threads : {1, 5, 16}) {
       SCOPED_TRACE(testing::Message() << ring_bytes << " " << threads);
       expect_right(random, HandleKind::kVmm, {ring_bytes, threads, 0});
