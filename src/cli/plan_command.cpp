@@ -86,7 +86,9 @@ class NodeReads {
  private:
   Node reckon(const std::vector<RankCoords>& ranks) const {
     std::vector<RankReads> apart;
-    for (const RankCoords& rank : ranks) apart.push_back({layout_.share(rank).read_bytes, 0, 0});
+    for (const RankCoords& rank : ranks) {
+      apart.push_back(layout_.node_reads({&rank, 1}, 0).front());
+    }
     Node node;
     if (ranks.size() > 1 && spread_ != Spread::kNever) {
       node.ranks = layout_.node_reads(ranks, least_spread_bytes(spread_));
@@ -153,10 +155,10 @@ class PlanPrinter {
     if (json_) {
       print(fmt::format(
           "{{\"global\":{},\"node\":{},\"local\":{},\"dp\":{},\"pp\":{},\"tp\":{},"
-          "\"ep\":null,\"bytes\":{},\"read_bytes\":{},\"sent_bytes\":{},\"received_bytes\":{},"
-          "\"seconds\":{:.3f}{}{}}}",
+          "\"ep\":null,\"bytes\":{},\"read_bytes\":{},\"gap_bytes\":{},\"sent_bytes\":{},"
+          "\"received_bytes\":{},\"seconds\":{:.3f}{}{}}}",
           rank.global, place.node, place.local, rank.dp, rank.pp, rank.tp, held, reads.read_bytes,
-          reads.sent_bytes, reads.received_bytes, seconds,
+          reads.gap_bytes, reads.sent_bytes, reads.received_bytes, seconds,
           summary_ ? "" : ",\"tensors\":", summary_ ? "" : tensors_of(rank)));
       return;
     }

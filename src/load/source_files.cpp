@@ -22,10 +22,6 @@ namespace preload {
 
 namespace {
 
-// Below this a gap costs less to copy than another system call does; and what lies in it is read
-// ahead by the kernel anyway.
-constexpr std::uint64_t kMaxGapBytes = 16 * 1024;
-
 // Shorter reads are left to the page cache and its read-ahead.
 constexpr std::uint64_t kLeastDirectBytes = 128 * 1024;
 

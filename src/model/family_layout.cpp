@@ -205,7 +205,9 @@ void FamilyLayout::add_reads(const Rule& rule, const std::uint32_t* sources,
       const PartShard shard = shard_of(rule.parts[i], spec_, sizes_.tp, node[member].tp);
       needs.push_back({member, shard.rows.stored, shard.columns.stored});
     }
-    sums.add(std::move(needs), dtype_bits(checkpoint_.tensors[sources[i]].dtype));
+    const SourceTensor& source = checkpoint_.tensors[sources[i]];
+    sums.add(std::move(needs), source.shape.size() > 1 ? source.shape[1] : 1,
+             dtype_bits(source.dtype));
   }
 }
 

@@ -17,7 +17,7 @@ auto rows_of(const NodeNeed& need) noexcept { return std::tuple(need.rows.begin,
 
 }  // namespace
 
-void NodeReadSums::add(std::vector<NodeNeed> needs, unsigned element_bits) {
+void NodeReadSums::add(std::vector<NodeNeed> needs, std::int64_t columns, unsigned element_bits) {
   std::erase_if(needs,
                 [](const NodeNeed& need) { return need.rows.count * need.columns.count == 0; });
   std::ranges::sort(needs, {}, [](const NodeNeed& need) {
@@ -32,34 +32,49 @@ void NodeReadSums::add(std::vector<NodeNeed> needs, unsigned element_bits) {
          ++last) {
       end = std::max(end, needs[last].columns.begin + needs[last].columns.count);
     }
-    const std::int64_t columns = end - needs[first].columns.begin;
-    add_block(std::span(needs).subspan(first, last - first),
-              bytes_of(needs[first].rows.count * columns, element_bits), element_bits);
+    const Interval block{needs[first].columns.begin, end - needs[first].columns.begin};
+    add_block(std::span(needs).subspan(first, last - first), block, columns, element_bits);
     first = last;
   }
 }
 
-void NodeReadSums::add_block(std::span<const NodeNeed> needs, std::uint64_t bytes,
+// `taken` of the `columns` of each of `rows`.
+void NodeReadSums::add_read(std::uint32_t rank, std::int64_t rows, std::int64_t taken,
+                            std::int64_t columns, unsigned element_bits) {
+  sums_[rank].read_bytes += bytes_of(rows * taken, element_bits);
+  const std::uint64_t gap = bytes_of(columns - taken, element_bits);
+  if (rows > 1 && gap <= kMaxGapBytes) {
+    sums_[rank].gap_bytes += static_cast<std::uint64_t>(rows - 1) * gap;
+  }
+}
+
+void NodeReadSums::add_block(std::span<const NodeNeed> needs, Interval block, std::int64_t columns,
                              unsigned element_bits) {
   std::set<std::uint32_t> owners;
   for (const NodeNeed& need : needs) owners.insert(need.rank);
-  const auto need_bytes = [&](const NodeNeed& need) {
-    return bytes_of(need.rows.count * need.columns.count, element_bits);
-  };
+  const std::int64_t rows = needs.front().rows.count;
+  const std::uint64_t bytes = bytes_of(rows * block.count, element_bits);
   if (owners.size() == 1 || bytes < least_bytes_) {
-    for (const NodeNeed& need : needs) sums_[need.rank].read_bytes += need_bytes(need);
+    for (const NodeNeed& need : needs) {
+      add_read(need.rank, rows, need.columns.count, columns, element_bits);
+    }
     return;
   }
   const std::uint64_t count = owners.size();
+  const std::uint64_t gap = bytes_of(columns - block.count, element_bits);
   std::uint64_t index = 0;
   for (const std::uint32_t owner : owners) {
     // The whole is read once, whatever the division leaves.
     sums_[owner].read_bytes += bytes * (index + 1) / count - bytes * index / count;
     ++index;
+    if (rows > 1 && gap <= kMaxGapBytes) {
+      sums_[owner].gap_bytes += static_cast<std::uint64_t>(rows - 1) * gap / count;
+    }
     for (const NodeNeed& need : needs) {
       if (need.rank == owner) continue;
-      sums_[owner].sent_bytes += need_bytes(need) / count;
-      sums_[need.rank].received_bytes += need_bytes(need) / count;
+      const std::uint64_t part = bytes_of(rows * need.columns.count, element_bits) / count;
+      sums_[owner].sent_bytes += part;
+      sums_[need.rank].received_bytes += part;
     }
   }
 }
@@ -67,6 +82,7 @@ void NodeReadSums::add_block(std::span<const NodeNeed> needs, std::uint64_t byte
 void NodeReadSums::add(const std::vector<RankReads>& more) {
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     sums_[i].read_bytes += more[i].read_bytes;
+    sums_[i].gap_bytes += more[i].gap_bytes;
     sums_[i].sent_bytes += more[i].sent_bytes;
     sums_[i].received_bytes += more[i].received_bytes;
   }

@@ -61,6 +61,9 @@ void ReadPlanBuilder::add(std::uint32_t reader, const FileRows& rows,
   block.count = static_cast<std::uint32_t>(deliveries.size());
   plan.blocks.push_back(block);
   plan.read_bytes += rows.bytes();
+  if (rows.rows > 1 && rows.file_stride - rows.row_bytes <= kMaxGapBytes) {
+    plan.gap_bytes += (rows.rows - 1) * (rows.file_stride - rows.row_bytes);
+  }
   plan.deliveries.insert(plan.deliveries.end(), deliveries.begin(), deliveries.end());
   for (const Delivery& delivery : deliveries) {
     if (delivery.owner == reader) continue;

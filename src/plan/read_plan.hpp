@@ -47,9 +47,14 @@ struct ReadBlock : FileRows {
   friend bool operator==(const ReadBlock&, const ReadBlock&) = default;
 };
 
+// Rows of a slice with no more than this between them are read with what is between them: copying
+// that costs less than another system call does, and the kernel reads it ahead anyway.
+inline constexpr std::uint64_t kMaxGapBytes = 16 * 1024;
+
 // Bytes of one rank's part in what its node reads.
 struct RankReads {
   std::uint64_t read_bytes = 0;      // of the checkpoint
+  std::uint64_t gap_bytes = 0;       // read with them and dropped, between rows that lie close
   std::uint64_t sent_bytes = 0;      // into other ranks' memory
   std::uint64_t received_bytes = 0;  // from other ranks
   friend bool operator==(const RankReads&, const RankReads&) = default;

@@ -54,7 +54,7 @@ double estimate_seconds(std::span<const RankReads> node, const LinkRates& rates)
   for (const RankReads& rank : node) {
     const auto read_bytes = static_cast<double>(rank.read_bytes);
     const auto sent_bytes = static_cast<double>(rank.sent_bytes);
-    read += read_bytes;
+    read += read_bytes + static_cast<double>(rank.gap_bytes);
     sent += sent_bytes;
     if (rates.host_to_device == 0) continue;
     slowest = std::max({slowest, read_bytes / rates.host_to_device, sent_bytes / rates.peer});

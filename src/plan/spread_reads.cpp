@@ -139,8 +139,8 @@ class Spreader {
     const std::uint64_t count =
         std::clamp<std::uint64_t>(rows.bytes() / kLeastPartBytes, 1, owners.size());
     // Who has least to read so far comes first.
-    std::ranges::stable_sort(
-        owners, {}, [&](std::uint32_t owner) { return builder_.read_bytes(owner); });
+    std::ranges::stable_sort(owners, {},
+                             [&](std::uint32_t owner) { return builder_.read_bytes(owner); });
     if (count == 1) {
       add(owners.front(), rows, parts);
       return;

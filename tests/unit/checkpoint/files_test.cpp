@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 
-#include <chrono>
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "support/cpu_time.hpp"
 #include "support/safetensors_writer.hpp"
 #include "support/temp_dir.hpp"
 #include "unit/checkpoint/refusal.hpp"
@@ -225,8 +226,8 @@ TEST(Encoding, RefusesBytesThatItDidNotWrite) {
   }
 }
 
-// Encodes and decodes a checkpoint of `tensors` tensors.
-std::chrono::duration<double> coding_time(std::uint64_t tensors) {
+// CPU time to encode and decode a checkpoint of `tensors` tensors.
+double coding_seconds(std::uint64_t tensors) {
   Checkpoint checkpoint;
   checkpoint.files.push_back({.name = "model.safetensors", .bytes = 1ULL << 40});
   for (std::uint64_t i = 0; i < tensors; ++i) {
@@ -236,16 +237,20 @@ std::chrono::duration<double> coding_time(std::uint64_t tensors) {
                                   .offset = i << 25,
                                   .bytes = 1ULL << 25});
   }
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(decode_checkpoint(encode(checkpoint)), checkpoint);
-  return std::chrono::steady_clock::now() - start;
+  double least = 1e9;
+  for (int turn = 0; turn < 3; ++turn) {
+    const double start = test::cpu_seconds();
+    EXPECT_EQ(decode_checkpoint(encode(checkpoint)), checkpoint);
+    least = std::min(least, test::cpu_seconds() - start);
+  }
+  return least;
 }
 
 TEST(Encoding, TakesTimeInProportionToTheTensors) {
-  const auto few = coding_time(10'000);
-  const auto many = coding_time(100'000);
-  EXPECT_LT(many / few, 40) << "ten times the tensors took " << many.count() << " s against "
-                            << few.count() << " s";
+  const double few = coding_seconds(10'000);
+  const double many = coding_seconds(100'000);
+  EXPECT_LT(many / few, 40) << "ten times the tensors took " << many << " s against " << few
+                            << " s";
 }
 
 }  // namespace

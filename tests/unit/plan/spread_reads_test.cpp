@@ -210,6 +210,13 @@ TEST(SpreadReads, AreReckonedRightWithoutAPlan) {
         EXPECT_LE(near(reckoned[i].received_bytes, planned[i].received_bytes), tolerance * 2) << i;
       }
       EXPECT_EQ(read, read_bytes(planned));
+      const std::vector<ReadPlan> apart = node.apart();
+      for (std::size_t i = 0; i < apart.size(); ++i) {
+        const RankReads alone = model->node_reads({&ranks[i], 1}, 0).front();
+        EXPECT_EQ(alone.read_bytes, apart[i].read_bytes);
+        EXPECT_EQ(alone.gap_bytes, apart[i].gap_bytes);
+        EXPECT_EQ(alone.gap_bytes > 0, sizes.tp > 1) << "columns of narrow matrices lie close";
+      }
     }
   }
 }
@@ -230,9 +237,10 @@ TEST(SpreadChoice, FollowsTheEstimate) {
 }
 
 TEST(SpreadChoice, EstimatesTheSlowestPart) {
-  const std::vector<RankReads> plans{{100, 50, 0}, {20, 0, 50}};
+  const std::vector<RankReads> plans{{.read_bytes = 90, .gap_bytes = 10, .sent_bytes = 50},
+                                     {.read_bytes = 20, .received_bytes = 50}};
   EXPECT_DOUBLE_EQ(estimate_seconds(plans, {60, 200, 200}), 2.0);    // files: 120 / 60
-  EXPECT_DOUBLE_EQ(estimate_seconds(plans, {1000, 10, 200}), 10.0);  // the link: 100 / 10
+  EXPECT_DOUBLE_EQ(estimate_seconds(plans, {1000, 9, 200}), 10.0);   // the link: 90 / 9
   EXPECT_DOUBLE_EQ(estimate_seconds(plans, {1000, 1000, 5}), 10.0);  // peers: 50 / 5
   EXPECT_DOUBLE_EQ(estimate_seconds(plans, {60, 0, 25}), 4.0);       // host memory: both
 }
