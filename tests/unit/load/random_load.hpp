@@ -26,9 +26,9 @@ struct RandomLoad {
   std::vector<std::string> file_bytes;
 
   // What a load must give, by walking the plan one element at a time.
-  std::vector<std::string> expected_extents() const;  // bytes of each tensor's place
-  std::vector<Hash128> expected_served() const;       // over row-major bytes
-  std::vector<Hash128> expected_source() const;       // per op that has bytes
+  std::vector<std::string> expected_extents() const;   // bytes of each tensor's place
+  std::vector<Hash128> expected_served() const;        // over row-major bytes
+  std::vector<Hash128> expected_source() const;        // per op that has bytes
   std::vector<SourceRegion> expected_regions() const;  // the same, with what was read
   std::uint64_t op_bytes() const;
 };
