@@ -295,13 +295,17 @@ TEST(JobChannel, TellsHowFarEveryRankIsAndWhichIsSlowest) {
   const RankProgress of_zero{0, 0, 90, 100, 7}, of_one{1, 1, 20, 100, 5};
   zero->set_progress(of_zero);
   one->set_progress(of_one);
+  const auto both = testing::UnorderedElementsAre(of_zero, of_one);
+  // What the hub hears and what it tells travel apart: each is waited for.
+  const auto all_told = [&] {
+    return testing::Value(hub.progress(), both) && zero->slowest_rank() == 1 &&
+           one->slowest_rank() == 1;
+  };
   const auto deadline = Clock::now() + kSoon;
-  while ((zero->slowest_rank() != 1 || one->slowest_rank() != 1) && Clock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(10));
-  }
+  while (!all_told() && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(10));
   EXPECT_EQ(zero->slowest_rank(), 1);
   EXPECT_EQ(one->slowest_rank(), 1);
-  EXPECT_THAT(hub.progress(), testing::UnorderedElementsAre(of_zero, of_one));
+  EXPECT_THAT(hub.progress(), both);
 }
 
 TEST(JobChannel, RefusesARankThatDoesNotKnowTheSecret) {
