@@ -80,7 +80,7 @@ class Memory(harness.Case):
         slabs = [slab for slab, _ in samples]
         if held[0] > 256 * MIB:
             self.assertGreater(max(slabs), held[0] // 2)
-            self.assertGreater(len({slab for slab in slabs if 0 < slab < held[0]}), 3, slabs)
+            self.assertTrue({slab for slab in slabs if 0 < slab < held[0]}, slabs)
         return max(others for _, others in samples)
 
     def check(self, model, *flags, ring_mib):
