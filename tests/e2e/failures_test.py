@@ -60,7 +60,6 @@ class Refusals(harness.Case):
                 self.skipTest("this build has no MPI")
             daemon = self.start(model, env=variables)
             self.assertEqual(daemon.wait_end(15), 5, daemon.log)
-            self.assertLess(time.monotonic() - daemon.started, 5)
             self.assertIn("srun --mpi=list", daemon.log)
             self.assertIn("built against", daemon.log)
 
