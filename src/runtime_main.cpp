@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "base/cancel.hpp"
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "bench/load_bench.hpp"
 #include "cli/serve_options.hpp"
 #include "comm/launcher.hpp"
-#include "run/launch.hpp"
 #include "run/serve.hpp"
 
 namespace {
@@ -19,11 +19,11 @@ namespace {
 using namespace preload;
 
 int serve(const std::vector<std::string>& arguments) {
-  log::set_up(log::Level::kInfo, run::host_name());
+  log::set_up(log::Level::kInfo, host_name());
   const Launcher launcher = detect_launcher();
   log::set_rank(launcher.rank.value_or(0), "");
   const cli::ServeOptions options = cli::parse_serve_options(arguments);
-  log::set_up(options.log_level, run::host_name());
+  log::set_up(options.log_level, host_name());
   log::set_rank(launcher.rank.value_or(0), "");
   return run::serve(options, launcher);
 }

@@ -76,6 +76,7 @@ class LoadBench {
       seconds_.push_back(result.seconds);
       setups_.push_back(result.setup_seconds);
       reader_ = read_method_name(result.method);
+      threads_ = result.threads;
     }
     return figures(check);
   }
@@ -125,7 +126,7 @@ class LoadBench {
     figures.limit_gb_per_s = median(limits_);
     figures.limit = limit_;
     figures.reader = reader_;
-    figures.threads = how_.threads;
+    figures.threads = threads_;
     figures.runs = options_.runs;
     figures.hot = !options_.cold;
     figures.tensors = check.tensors();
@@ -142,6 +143,7 @@ class LoadBench {
   int limit_threads_ = 0;
   std::vector<double> seconds_, setups_, allocations_, limits_;
   std::string reader_;
+  int threads_ = 0;
 };
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "bench/child_output.hpp"
 
@@ -20,8 +20,8 @@ constexpr std::uint64_t kStartSeconds = 180;  // imports, a CUDA context
 constexpr std::uint64_t kMostWays = 2;        // to call one peer
 
 std::string interpreter() {
-  const char* given = std::getenv("PRELOAD_PYTHON");
-  return given != nullptr && *given != '\0' ? given : "python3";
+  const std::string given = environment("PRELOAD_PYTHON");
+  return given.empty() ? "python3" : given;
 }
 
 // The Python package of this build or installation, before what the user's PYTHONPATH gives.
@@ -37,8 +37,8 @@ std::string python_path() {
       break;
     }
   }
-  const char* given = std::getenv("PYTHONPATH");
-  if (given == nullptr || *given == '\0') return path;
+  const std::string given = environment("PYTHONPATH");
+  if (given.empty()) return path;
   return path.empty() ? given : path + ":" + given;
 }
 

@@ -15,9 +15,12 @@
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/error.hpp"
+#include "base/fd_passing.hpp"
+#include "serve/peer.hpp"
 
 namespace preload {
 
@@ -26,7 +29,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kTokenBytes = 16;
-constexpr std::size_t kFdsAtOnce = 200;  // the kernel takes 253
+constexpr std::size_t kFdsAtOnce = 200;  // under what the kernel takes
+static_assert(kFdsAtOnce <= kMaxPassedFds);
 constexpr std::chrono::milliseconds kTurn{100};
 
 // The first message on a connection: who asks, and the proof that it is a rank of this job.
@@ -77,12 +81,7 @@ class Door {
   std::optional<std::pair<int, Fd>> accept_rank() const {
     Fd peer(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!peer) return std::nullopt;
-    ucred who{};
-    socklen_t length = sizeof who;
-    if (getsockopt(peer.get(), SOL_SOCKET, SO_PEERCRED, &who, &length) != 0 ||
-        who.uid != geteuid()) {
-      return std::nullopt;
-    }
+    if (peer_of(peer.get()).uid != geteuid()) return std::nullopt;
     // A caller sends its greeting before it waits; who does not is no rank.
     const timeval patience{1, 0};
     setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -123,24 +122,16 @@ Fd call(const std::string& invitation, int self, int rank) {
 // Each message says how many descriptors there are in all.
 void send_fds(int socket, const std::vector<Fd>& fds, int rank) {
   auto total = static_cast<std::uint32_t>(fds.size());
-  for (std::size_t first = 0; first < fds.size() || first == 0; first += kFdsAtOnce) {
-    const std::size_t count = std::min(kFdsAtOnce, fds.size() - first);
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(kFdsAtOnce * sizeof(int))> control{};
+  std::vector<int> raw;
+  for (const Fd& fd : fds) raw.push_back(fd.get());
+  for (std::size_t first = 0; first < raw.size() || first == 0; first += kFdsAtOnce) {
+    FdControl control;
     iovec body{&total, sizeof total};
     msghdr message{};
     message.msg_iov = &body;
     message.msg_iovlen = 1;
-    if (count > 0) {
-      message.msg_control = control.data();
-      message.msg_controllen = CMSG_SPACE(count * sizeof(int));
-      cmsghdr* const header = CMSG_FIRSTHDR(&message);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(count * sizeof(int));
-      std::vector<int> raw;
-      for (std::size_t i = first; i < first + count; ++i) raw.push_back(fds[i].get());
-      std::memcpy(CMSG_DATA(header), raw.data(), count * sizeof(int));
-    }
+    const std::size_t count = std::min(kFdsAtOnce, raw.size() - first);
+    control.attach(message, std::span(raw).subspan(first, count));
     check_sys(sendmsg(socket, &message, MSG_NOSIGNAL),
               fmt::format("rank {} of this node takes no descriptors", rank), Errc::kLauncher);
   }
@@ -149,23 +140,16 @@ void send_fds(int socket, const std::vector<Fd>& fds, int rank) {
 // One message's descriptors, added to `fds`; the number that there will be in all.
 std::uint32_t receive_fds(int socket, std::vector<Fd>& fds, int rank) {
   std::uint32_t total = 0;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kFdsAtOnce * sizeof(int))> control{};
+  FdControl control;
   iovec body{&total, sizeof total};
   msghdr message{};
   message.msg_iov = &body;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  control.make_room(message, kFdsAtOnce);
   const long got =
       check_sys(recvmsg(socket, &message, MSG_CMSG_CLOEXEC),
                 fmt::format("rank {} of this node sends nothing", rank), Errc::kLauncher);
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    std::vector<int> raw((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-    std::memcpy(raw.data(), CMSG_DATA(header), raw.size() * sizeof(int));
-    for (const int fd : raw) fds.emplace_back(fd);
-  }
+  collect_fds(message, fds);
   if (got != sizeof total || (message.msg_flags & MSG_CTRUNC) != 0) {
     throw Error(Errc::kLauncher,
                 fmt::format("rank {} of this node sent its memory's descriptors incompletely (is "

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "base/error.hpp"
 
 namespace preload {
@@ -31,21 +32,16 @@ std::optional<int> number(const char* name) {
   return value;
 }
 
-std::string text(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
-
 // The interactive step of salloc has a step id too, with a single task: the task count decides.
 std::optional<int> slurm_step_tasks() {
-  if (text("SLURM_STEP_ID").empty()) return std::nullopt;
+  if (environment("SLURM_STEP_ID").empty()) return std::nullopt;
   if (const auto tasks = number("SLURM_STEP_NUM_TASKS")) return tasks;
   return number("SLURM_NTASKS");
 }
 
 std::string slurm_job() {
-  const std::string job = text("SLURM_JOB_ID");
-  const std::string step = text("SLURM_STEP_ID");
+  const std::string job = environment("SLURM_JOB_ID");
+  const std::string step = environment("SLURM_STEP_ID");
   if (job.empty() || step.empty()) return {};
   return fmt::format("slurm-{}.{}", job, step);
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/mpi_group.hpp"
@@ -13,11 +14,6 @@
 
 namespace preload {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
-}
 
 // "Open MPI v4.1.4": the first phrase of the library's own text.
 std::string mpi_version() {

@@ -4,19 +4,15 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <filesystem>
+
+#include "base/environment.hpp"
 
 namespace preload {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 fs::path cache_root() {
   if (const std::string root = environment("PRELOAD_CACHE_ROOT"); !root.empty()) return root;

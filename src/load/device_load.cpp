@@ -7,6 +7,7 @@
 #include "base/bytes.hpp"
 #include "fill.hpp"
 #include "hash.hpp"
+#include "load/device_sums.cuh"
 #include "load/load_job.hpp"
 #include "load/ring.hpp"
 #include "load/run_threads.hpp"
@@ -26,10 +27,6 @@ constexpr std::uint64_t kColdChunkBytes = 4 * kMiB;  // what disks take well
 constexpr std::uint64_t kStagingAlignment = 256;     // kernels that convert want whole elements
 constexpr auto kTurn = std::chrono::milliseconds(20);
 
-void check_launch(int result, const char* what) {
-  check_cuda(static_cast<cudaError_t>(result), what);
-}
-
 kernels::Float float_kind(DType dtype) {
   switch (dtype) {
     case DType::kF16:
@@ -44,40 +41,6 @@ kernels::Float float_kind(DType dtype) {
       throw Error(Errc::kInternal, "a type that values are not converted from or to");
   }
 }
-
-// The hashes' accumulators in device memory: one per block, then one per delivery.
-class DeviceSums {
- public:
-  DeviceSums(std::size_t blocks, std::size_t deliveries)
-      : blocks_(blocks), deliveries_(deliveries) {
-    memory_ = allocate_device(count() * sizeof(Hash128), "allocating the hashes' accumulators");
-  }
-  void clear(cudaStream_t stream) {
-    check_cuda(cudaMemsetAsync(memory_.get(), 0, count() * sizeof(Hash128), stream),
-               "clearing the hashes' accumulators");
-  }
-  std::uint64_t* source(std::size_t block) const noexcept { return at(block); }
-  std::uint64_t* served(std::size_t delivery) const noexcept { return at(blocks_ + delivery); }
-
-  LoadSums download(cudaStream_t stream) const {
-    std::vector<Hash128> all(count());
-    check_cuda(cudaMemcpyAsync(all.data(), memory_.get(), all.size() * sizeof(Hash128),
-                               cudaMemcpyDeviceToHost, stream),
-               "reading the hashes");
-    check_cuda(cudaStreamSynchronize(stream), "hashing on the GPU");
-    const auto split = all.begin() + static_cast<std::ptrdiff_t>(blocks_);
-    return {{all.begin(), split}, {split, split + static_cast<std::ptrdiff_t>(deliveries_)}};
-  }
-
- private:
-  std::size_t count() const noexcept { return blocks_ + deliveries_ + 1; }  // never empty
-  std::uint64_t* at(std::size_t index) const noexcept {
-    return static_cast<std::uint64_t*>(memory_.get()) + 2 * index;
-  }
-  std::size_t blocks_, deliveries_;
-  DeviceMemory memory_;
-};
-static_assert(sizeof(Hash128) == 16, "the accumulators are read as Hash128");
 
 // A batch's host buffer, and how far its turn has come. The n-th batch that takes it waits until
 // n batches before it have been copied.
@@ -344,25 +307,20 @@ class BatchLoad {
 void queue_fills(const LoadJob& job, cudaStream_t stream) {
   for (const FillOp& fill : job.work.plan.fills) {
     const std::uint64_t word = fill_word(fill.element_bits, job.work.program.tensors[fill.tensor]);
-    const Placement& place = job.work.plan.slabs.placements[fill.tensor];
-    check_launch(kernels::fill_pattern(job.work.memory.address(place.slab) + place.offset,
-                                       place.bytes, word, stream),
-                 "filling tensors on the GPU");
+    check_launch(
+        kernels::fill_pattern(job.work.address(fill.tensor),
+                              job.work.plan.slabs.placements[fill.tensor].bytes, word, stream),
+        "filling tensors on the GPU");
   }
-}
-
-std::uint64_t default_chunk_bytes(const SourceFiles& files) noexcept {
-  return files.reads_past_the_cache() ? kColdChunkBytes : kHotChunkBytes;
 }
 
 }  // namespace
 
 LoadSums load_on_device(LoadJob& job) {
   set_device(job.options.device);
-  const std::uint64_t most =
-      job.options.chunk_bytes != 0 ? job.options.chunk_bytes : kMaxBatchBytes;
-  const BatchRingShape shape = shape_batch_ring(job.options.ring_bytes, job.most_threads(), most,
-                                                default_chunk_bytes(job.files));
+  const BatchRingShape shape =
+      shape_batch_ring(job.options.ring_bytes, job.most_threads(), kMaxBatchBytes,
+                       job.files.reads_past_the_cache() ? kColdChunkBytes : kHotChunkBytes);
   const Ring ring(shape.ring_bytes());
   Pinned pinned;
   BatchLoad batches(job, shape, ring.bytes());
@@ -391,27 +349,6 @@ LoadSums load_on_device(LoadJob& job) {
         batches.drain();
       });
   return batches.sums();
-}
-
-std::vector<Hash128> hash_device_tensors(const LoadWork& work,
-                                         const std::vector<std::uint32_t>& tensors, int device,
-                                         const Cancel& cancel) {
-  set_device(device);
-  DeviceSums sums(tensors.size(), 0);
-  const Stream stream = make_stream();
-  sums.clear(stream.get());
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    cancel.check();
-    const Placement& place = work.plan.slabs.placements[tensors[i]];
-    const std::byte* const data = work.memory.address(place.slab) + place.offset;
-    for_each_served_rows(work.program.tensors[tensors[i]], [&](const ServedRows& rows) {
-      check_launch(kernels::hash_rows({data + rows.memory_offset, rows.rows, rows.row_bytes,
-                                       rows.memory_stride, rows.index_offset, rows.index_stride},
-                                      sums.source(i), stream.get()),
-                   "hashing on the GPU");
-    });
-  }
-  return sums.download(stream.get()).source;
 }
 
 }  // namespace preload

@@ -17,12 +17,6 @@ namespace {
 // Small enough that a chunk is still in the core's cache when it is hashed.
 constexpr std::uint64_t kMaxChunkBytes = kMiB;
 
-// One block's deliveries of one chunk, hashed as they were placed.
-struct Sums {
-  std::vector<Hash128> source;  // per block
-  std::vector<Hash128> served;  // per delivery
-};
-
 // Spreads packed source rows of `pitch` bytes to their places.
 void place(const Delivery& delivery, const Share& share, std::uint64_t rows, std::uint64_t pitch,
            const std::byte* packed, std::byte* target) {
@@ -44,7 +38,7 @@ Hash128 hash_share(const Delivery& delivery, const Share& share, std::uint64_t r
 }
 
 void load_piece(LoadJob& job, const Piece& piece, std::span<std::byte> buffer,
-                std::span<std::byte> scratch, Sums& sums) {
+                std::span<std::byte> scratch, LoadSums& sums) {
   const ReadBlock& block = job.block_of(piece);
   const auto deliveries = job.work.reads.deliveries_of(block);
   // The first that takes the bytes as they are is read into directly: no other copy is made of
@@ -80,10 +74,10 @@ void fill(LoadJob& job) {
   for (const FillOp& fill : plan.fills) {
     if (fill.element_bits == 0) continue;  // fresh memory is zero
     const std::uint64_t word = fill_word(fill.element_bits, job.work.program.tensors[fill.tensor]);
-    const Placement& place = plan.slabs.placements[fill.tensor];
-    std::byte* const target = job.work.memory.address(place.slab) + place.offset;
-    for (std::uint64_t at = 0; at < place.bytes; at += sizeof word) {
-      std::memcpy(target + at, &word, std::min<std::uint64_t>(sizeof word, place.bytes - at));
+    std::byte* const target = job.work.address(fill.tensor);
+    const std::uint64_t bytes = plan.slabs.placements[fill.tensor].bytes;
+    for (std::uint64_t at = 0; at < bytes; at += sizeof word) {
+      std::memcpy(target + at, &word, std::min<std::uint64_t>(sizeof word, bytes - at));
     }
   }
 }
@@ -106,15 +100,14 @@ LoadSums load_on_host(LoadJob& job) {
 
   fill(job);
   if (job.options.before_reading) job.options.before_reading();
-  LoadSums sums;
-  sums.source.resize(reads.blocks.size());
-  sums.served.resize(reads.deliveries.size());
+  const LoadSums none{std::vector<Hash128>(reads.blocks.size()),
+                      std::vector<Hash128>(reads.deliveries.size())};
+  LoadSums sums = none;
   std::mutex mutex;  // of the sums
   job.first_read = std::chrono::steady_clock::now();
   const auto read = [&](int index, const std::atomic<bool>& stop) {
     const auto mine = ring.bytes().subspan(static_cast<unsigned>(index) * share, share);
-    Sums own{std::vector<Hash128>(reads.blocks.size()),
-             std::vector<Hash128>(reads.deliveries.size())};
+    LoadSums own = none;
     while (!stop.load(std::memory_order_relaxed)) {
       job.cancel.check();
       const auto next = job.next_chunk();
@@ -150,8 +143,7 @@ std::vector<Hash128> hash_host_tensors(const LoadWork& work,
   run_threads(count, [&](int, const std::atomic<bool>& stop) {
     for (std::size_t i; !stop.load() && (i = next++) < tensors.size();) {
       cancel.check();
-      const Placement& place = work.plan.slabs.placements[tensors[i]];
-      const std::byte* const data = work.memory.address(place.slab) + place.offset;
+      const std::byte* const data = work.address(tensors[i]);
       for_each_served_rows(work.program.tensors[tensors[i]], [&](const ServedRows& rows) {
         hashes[i] += hash_rows(data + rows.memory_offset, rows.rows, rows.row_bytes,
                                rows.memory_stride, rows.index_offset, rows.index_stride);

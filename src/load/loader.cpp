@@ -2,7 +2,6 @@
 #include "load/loader.hpp"
 
 #include <fmt/format.h>
-#include <sys/utsname.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "load/load_job.hpp"
 #include "load/run_threads.hpp"
@@ -39,13 +39,8 @@ LoadOptions settle(LoadOptions options, HandleKind kind) {
   return options;
 }
 
-std::string node_name() {
-  utsname name{};
-  return uname(&name) == 0 ? name.nodename : "unknown";
-}
-
 TuningKey tuning_key(const LoadJob& job) {
-  return {node_name(), usable_cpus(), job.files.file_system(), job.files.reads_past_the_cache(),
+  return {host_name(), usable_cpus(), job.files.file_system(), job.files.reads_past_the_cache(),
           job.work.memory.kind() != HandleKind::kHost};
 }
 

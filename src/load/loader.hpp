@@ -32,7 +32,6 @@ struct LoadOptions {
   int device = 0;                         // CUDA ordinal, for device memory
   std::optional<ReadMethod> method = std::nullopt;  // unset: by what is in the page cache
   ReadsInFlight in_flight = {};                     // of this rank, per file system
-  std::uint64_t chunk_bytes = 0;                    // of the ring's chunks, at most; 0: the default
   bool keep_tuning = true;  // what was measured of reading, for later loads on this host
   std::uint64_t least_trial_bytes = kLeastTrialBytes;  // smaller loads are not measured
   // Called once this rank's memory is ready to be written to by others, before the first read.
@@ -62,6 +61,11 @@ struct LoadWork {
   const ReadPlan& reads;
   SlabMemory& memory;
   const PeerSlabs* peers = nullptr;
+
+  std::byte* address(std::uint32_t tensor) const noexcept {
+    const Placement& place = plan.slabs.placements[tensor];
+    return memory.address(place.slab) + place.offset;
+  }
 };
 
 // A part of the hash of one tensor of another rank, by what was handed to it.

@@ -77,6 +77,9 @@ bool spreads(Spread spread, std::span<const RankReads> apart, std::span<const Ra
 
 std::vector<ReadPlan> plan_node_reads(std::vector<std::vector<HeldRows>> members, Spread spread,
                                       const LinkRates& rates) {
+  if (members.size() > 1 && spread == Spread::kAlways) {
+    return plan_spread_reads(std::move(members), least_spread_bytes(spread));
+  }
   std::vector<ReadPlan> apart;
   for (std::uint32_t i = 0; i < members.size(); ++i) {
     apart.push_back(plan_own_reads(members[i], i));

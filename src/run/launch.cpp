@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <utility>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "comm/job_message.hpp"
 #include "memory/device.hpp"
 #include "run/agreement.hpp"
@@ -36,11 +36,6 @@ std::vector<RankPlace> place(const std::vector<ProcessFacts>& processes) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown-host";
-}
 
 Launch check_launch(std::unique_ptr<Group>& group, const cli::ServeOptions& options,
                     const Launcher& launcher, const Cancel& cancel) {

@@ -29,6 +29,4 @@ struct Launch {
 Launch check_launch(std::unique_ptr<Group>& group, const cli::ServeOptions& options,
                     const Launcher& launcher, const Cancel& cancel);
 
-std::string host_name();
-
 }  // namespace preload::run

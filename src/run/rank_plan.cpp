@@ -13,7 +13,6 @@
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "load/file_system.hpp"
-#include "model/layout.hpp"
 #include "model/model_layout.hpp"
 #include "plan/spread_choice.hpp"
 
@@ -62,21 +61,26 @@ bool is_hot_on_node(Group& group, const Checkpoint& checkpoint, const Launch& la
 }
 
 void plan_reads(Group& group, const cli::ServeOptions& options, const Launch& launch,
-                const Cancel& cancel, RankPlan& plan) {
+                const ModelLayout& layout, const Cancel& cancel, RankPlan& plan) {
   const auto self = static_cast<std::uint32_t>(launch.place.local);
   if (!may_spread(options, launch)) {
     plan.reads = plan_own_reads(held_rows(plan.program, plan.load, self), self);
     return;
   }
   const bool hot = is_hot_on_node(group, plan.checkpoint, launch, cancel);
-  const auto layout = open_layout(plan.checkpoint, plan.spec, options.model.layout, launch.sizes);
   std::vector<std::vector<HeldRows>> members;
+  const auto add = [&](const CopyProgram& program, const LoadPlan& load) {
+    plan.node_slabs.push_back(load.slabs.slabs);
+    members.push_back(held_rows(program, load, static_cast<std::uint32_t>(members.size())));
+  };
   const int first = launch.place.global - launch.place.local;
   for (int local = 0; local < launch.place.local_size; ++local) {
-    const CopyProgram program = layout->program(coords_of(first + local, launch.sizes));
-    const LoadPlan load = plan_load(program, plan.checkpoint);
-    plan.node_slabs.push_back(load.slabs.slabs);
-    members.push_back(held_rows(program, load, static_cast<std::uint32_t>(local)));
+    if (local == launch.place.local) {
+      add(plan.program, plan.load);
+    } else {
+      const CopyProgram program = layout.program(coords_of(first + local, launch.sizes));
+      add(program, plan_load(program, plan.checkpoint));
+    }
     cancel.check();
   }
   plan.reads = std::move(
@@ -100,14 +104,14 @@ RankPlan plan_rank(Group& group, const cli::ServeOptions& options, const Launch&
   RankPlan plan;
   plan.checkpoint = share_checkpoint(group, options.model, cancel);
   plan.spec = parse_model_spec(plan.checkpoint.config_json, options.model.hf_overrides);
-  plan.program =
-      make_program(plan.checkpoint, plan.spec, options.model.layout, launch.sizes, launch.coords);
+  const auto layout = open_layout(plan.checkpoint, plan.spec, options.model.layout, launch.sizes);
+  plan.program = layout->program(launch.coords);
   check_program(plan.program, plan.checkpoint);
   plan.load = plan_load(plan.program, plan.checkpoint);
   log::info(fmt::format("{} tensors of {} files; this rank holds {} tensors in {}",
                         plan.checkpoint.tensors.size(), plan.checkpoint.files.size(),
                         plan.program.tensors.size(), format_bytes(plan.load.slabs.total_bytes())));
-  plan_reads(group, options, launch, cancel, plan);
+  plan_reads(group, options, launch, *layout, cancel, plan);
   group.barrier({"every rank's plan", cancel});
   return plan;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/fd_passing.hpp"
 
 namespace preload::wire {
 
@@ -19,7 +20,7 @@ namespace preload::wire {
 inline constexpr std::uint16_t kVersion = 1;
 inline constexpr std::size_t kHeaderBytes = 12;
 inline constexpr std::uint32_t kMaxBodyBytes = 1 << 20;
-inline constexpr std::size_t kMaxFds = 253;
+inline constexpr std::size_t kMaxFds = kMaxPassedFds;
 
 enum class Type : std::uint16_t {
   kHello = 1,

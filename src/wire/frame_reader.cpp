@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/fd_passing.hpp"
 
 namespace preload::wire {
 namespace {
@@ -17,31 +17,17 @@ constexpr std::size_t kReadChunk = 64 * 1024;  // a body grows as it arrives, no
 
 constexpr std::size_t kEnd = static_cast<std::size_t>(-1);
 
-// Moves every descriptor that came with `message` into `out`: none is lost, whatever happens next.
-void collect_fds(msghdr& message, std::vector<Fd>& out) {
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
-      out.emplace_back(fd);
-    }
-  }
-}
-
 }  // namespace
 
 // Bytes received; 0 when there are none now, kEnd when the peer has closed.
 std::size_t FrameReader::receive(int socket, std::byte* into, std::size_t bytes, bool fds_allowed) {
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxFds)> control;
+  FdControl control;
   iovec part{into, bytes};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
   // The kernel installs no descriptor that has no room here: a flood of them costs us nothing.
-  message.msg_controllen = CMSG_LEN(sizeof(int) * std::max<std::size_t>(max_fds_, 1));
+  control.make_room(message, std::max<std::size_t>(max_fds_, 1));
   ssize_t got = 0;
   do {
     got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);

@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "base/error.hpp"
+#include "base/fd_passing.hpp"
 
 namespace preload::wire {
 
@@ -26,23 +25,14 @@ void FrameWriter::push(Type type, std::string_view body, std::vector<int> fds) {
 }
 
 bool FrameWriter::write(int socket) {
-  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxFds)> control{};
+  FdControl control;
   while (!queue_.empty()) {
     Outgoing& out = queue_.front();
     iovec part{out.bytes.data() + out.written, out.bytes.size() - out.written};
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
-    if (out.written == 0 && !out.fds.empty()) {  // they ride on the first byte
-      const std::size_t bytes = sizeof(int) * out.fds.size();
-      message.msg_control = control.data();
-      message.msg_controllen = CMSG_SPACE(bytes);
-      cmsghdr* c = CMSG_FIRSTHDR(&message);
-      c->cmsg_level = SOL_SOCKET;
-      c->cmsg_type = SCM_RIGHTS;
-      c->cmsg_len = CMSG_LEN(bytes);
-      std::memcpy(CMSG_DATA(c), out.fds.data(), bytes);
-    }
+    if (out.written == 0) control.attach(message, out.fds);  // they ride on the first byte
     const ssize_t sent = ::sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0) {
       if (errno == EINTR) continue;

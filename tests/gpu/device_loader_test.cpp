@@ -4,7 +4,6 @@
 #include "gpu/gpu_test.hpp"
 #include "load/loader.hpp"
 #include "memory/slab.hpp"
-#include "model/layout.hpp"
 #include "unit/load/random_load.hpp"
 #include "unit/load/spread_node.hpp"
 
@@ -63,8 +62,10 @@ TEST_F(DeviceLoader, HandsOnWhatOtherRanksNeed) {
     SCOPED_TRACE(seed);
     const RandomLoad random(seed);
     for (const std::size_t ranks : {2U, 3U}) {
-      Node node(random.checkpoint, std::vector<CopyProgram>(ranks, random.program),
-                std::vector<LoadPlan>(ranks, random.plan), HandleKind::kVmm, read_device);
+      Node node(random.checkpoint,
+                {std::vector<CopyProgram>(ranks, random.program),
+                 std::vector<LoadPlan>(ranks, random.plan)},
+                HandleKind::kVmm, read_device);
       node.load_spread({.threads = 4, .device = kDevice});
       for (std::size_t i = 0; i < ranks; ++i) node.finish(i);
       node.expect_like_ranks_that_read_alone();
@@ -81,16 +82,8 @@ TEST_F(DeviceLoader, HandsSlicesOfTheSameRowsOn) {
   size.intermediate = 1024;
   const WrittenCheckpoint written(llama_checkpoint(size));
   const ParallelSizes sizes{2, 1, 2};
-  std::vector<CopyProgram> programs;
-  std::vector<LoadPlan> plans;
-  for (int rank = 0; rank < sizes.world(); ++rank) {
-    programs.push_back(make_program(written.checkpoint,
-                                    parse_model_spec(written.checkpoint.config_json, ""),
-                                    LayoutRequest{}, sizes, coords_of(rank, sizes)));
-    plans.push_back(plan_load(programs.back(), written.checkpoint));
-  }
-  Node node(written.checkpoint, std::move(programs), std::move(plans), HandleKind::kVmm,
-            read_device);
+  Node node(written.checkpoint, plan_ranks(written.checkpoint, sizes, 0, sizes.world()),
+            HandleKind::kVmm, read_device);
   node.load_spread({.threads = 2, .device = kDevice});
   for (int i = 0; i < sizes.world(); ++i) node.finish(static_cast<std::size_t>(i));
   node.expect_like_ranks_that_read_alone();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <time.h>
 
 #include <chrono>
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "support/cpu_time.hpp"
 #include "world.hpp"
 
 namespace preload {
@@ -23,12 +23,6 @@ using testing_mpi::world;
 std::string letter_of(int from, int to, int scale) {
   return std::string(static_cast<std::size_t>(scale * from + 3 * to),
                      static_cast<char>('a' + (from * 7 + to) % 26));
-}
-
-double thread_cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 class Rounds : public testing::TestWithParam<std::size_t> {};
@@ -79,9 +73,9 @@ TEST(MpiGroup, SleepsWhileItWaits) {
   const Cancel cancel;
   world().barrier({"a test", cancel});
   if (world().rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-  const double before = thread_cpu_seconds();
+  const double before = test::cpu_seconds();
   world().barrier({"a late rank", cancel});
-  EXPECT_LT(thread_cpu_seconds() - before, 0.5);
+  EXPECT_LT(test::cpu_seconds() - before, 0.5);
 }
 
 TEST(MpiGroup, StopsWaitingWhenCancelled) {

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include "base/error.hpp"
-#include "model/layout.hpp"
 #include "unit/load/spread_node.hpp"
 
 namespace preload::test {
@@ -15,8 +14,8 @@ TEST(SpreadLoad, GivesReplicasTheSameForEveryKindOfMove) {
     SCOPED_TRACE(seed);
     const RandomLoad random(seed);
     for (const std::size_t ranks : {2U, 3U}) {
-      Node node(random.checkpoint, std::vector<CopyProgram>(ranks, random.program),
-                std::vector<LoadPlan>(ranks, random.plan));
+      Node node(random.checkpoint, {std::vector<CopyProgram>(ranks, random.program),
+                                    std::vector<LoadPlan>(ranks, random.plan)});
       node.load_spread({.threads = 3});
       for (std::size_t i = 0; i < ranks; ++i) node.finish(i);
       node.expect_like_ranks_that_read_alone();
@@ -28,15 +27,7 @@ TEST(SpreadLoad, GivesTensorParallelRanksTheirSlices) {
   for (const int tp : {2, 4}) {
     const WrittenCheckpoint written(llama_checkpoint({}));
     const ParallelSizes sizes{2, 1, tp};
-    std::vector<CopyProgram> programs;
-    std::vector<LoadPlan> plans;
-    for (int rank = 0; rank < sizes.world(); ++rank) {
-      programs.push_back(make_program(written.checkpoint,
-                                      parse_model_spec(written.checkpoint.config_json, ""),
-                                      LayoutRequest{}, sizes, coords_of(rank, sizes)));
-      plans.push_back(plan_load(programs.back(), written.checkpoint));
-    }
-    Node node(written.checkpoint, std::move(programs), std::move(plans));
+    Node node(written.checkpoint, plan_ranks(written.checkpoint, sizes, 0, sizes.world()));
     node.load_spread({.threads = 2});
     for (int i = 0; i < sizes.world(); ++i) node.finish(static_cast<std::size_t>(i));
     node.expect_like_ranks_that_read_alone();
@@ -45,7 +36,7 @@ TEST(SpreadLoad, GivesTensorParallelRanksTheirSlices) {
 
 TEST(SpreadLoad, NamesATensorThatDidNotArrive) {
   const RandomLoad random(3);
-  Node node(random.checkpoint, {random.program, random.program}, {random.plan, random.plan});
+  Node node(random.checkpoint, {{random.program, random.program}, {random.plan, random.plan}});
   node.load_spread({});
   node.finish(0);
   // A byte that the other rank wrote is lost.

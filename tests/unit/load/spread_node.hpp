@@ -18,6 +18,7 @@
 #include "plan/spread_choice.hpp"
 #include "unit/load/random_load.hpp"
 #include "unit/model/fixture.hpp"
+#include "unit/plan/rank_plans.hpp"
 
 namespace preload::test {
 
@@ -48,30 +49,22 @@ class Node {
  public:
   // `read` gives the bytes at an address of memory of that kind.
   using Read = std::function<std::string(const std::byte*, std::size_t)>;
-  Node(const Checkpoint& checkpoint, std::vector<CopyProgram> programs, std::vector<LoadPlan> plans,
-       HandleKind kind = HandleKind::kHost, Read read = read_host)
-      : checkpoint_(checkpoint),
-        programs_(std::move(programs)),
-        plans_(std::move(plans)),
-        kind_(kind),
-        read_(std::move(read)) {
-    for (const LoadPlan& plan : plans_) {
+  Node(const Checkpoint& checkpoint, RankPlans ranks, HandleKind kind = HandleKind::kHost,
+       Read read = read_host)
+      : checkpoint_(checkpoint), ranks_(std::move(ranks)), kind_(kind), read_(std::move(read)) {
+    for (const LoadPlan& plan : ranks_.plans) {
       memory_.push_back(allocate_slabs(kind_, plan.slabs.slabs, kDevice));
     }
-    results_.resize(plans_.size());
+    results_.resize(ranks_.plans.size());
   }
 
   void load_spread(LoadOptions options) {
     // No rank may hand anything on before the others have filled what needs filling.
-    std::barrier ready(static_cast<std::ptrdiff_t>(plans_.size()));
+    std::barrier ready(static_cast<std::ptrdiff_t>(ranks_.plans.size()));
     options.before_reading = [&] { ready.arrive_and_wait(); };
-    std::vector<std::vector<HeldRows>> members;
-    for (std::uint32_t i = 0; i < plans_.size(); ++i) {
-      members.push_back(held_rows(programs_[i], plans_[i], i));
-    }
-    reads_ = plan_node_reads(members, Spread::kAlways, usual_rates(false, false));
+    reads_ = plan_node_reads(ranks_.held(), Spread::kAlways, usual_rates(false, false));
     std::vector<std::jthread> ranks;
-    for (std::size_t i = 0; i < plans_.size(); ++i) {
+    for (std::size_t i = 0; i < ranks_.plans.size(); ++i) {
       ranks.emplace_back([&, i] {
         LoadProgress progress;
         const Peers peers(*this, i);
@@ -94,18 +87,18 @@ class Node {
   void expect_like_ranks_that_read_alone() {
     std::vector<SourceRegion> together;
     std::vector<SourceRegion> apart;
-    for (std::size_t i = 0; i < plans_.size(); ++i) {
+    for (std::size_t i = 0; i < ranks_.plans.size(); ++i) {
       SCOPED_TRACE(testing::Message() << "rank " << i);
-      const auto alone = allocate_slabs(kind_, plans_[i].slabs.slabs, kDevice);
+      const auto alone = allocate_slabs(kind_, ranks_.plans[i].slabs.slabs, kDevice);
       LoadProgress progress;
-      const LoadResult expected = load_alone(plans_[i], programs_[i], checkpoint_, *alone,
-                                             {.device = kDevice}, progress, Cancel());
-      for (std::size_t t = 0; t < programs_[i].tensors.size(); ++t) {
-        const Placement& place = plans_[i].slabs.placements[t];
+      const LoadResult expected = load_alone(ranks_.plans[i], ranks_.programs[i], checkpoint_,
+                                             *alone, {.device = kDevice}, progress, Cancel());
+      for (std::size_t t = 0; t < ranks_.programs[i].tensors.size(); ++t) {
+        const Placement& place = ranks_.plans[i].slabs.placements[t];
         if (place.bytes == 0) continue;
         EXPECT_TRUE(read_(memory_[i]->address(place.slab) + place.offset, place.bytes) ==
                     read_(alone->address(place.slab) + place.offset, place.bytes))
-            << programs_[i].tensors[t].name << " differs";
+            << ranks_.programs[i].tensors[t].name << " differs";
       }
       EXPECT_EQ(results_[i].served, expected.served);
       together.insert(together.end(), results_[i].sources.begin(), results_[i].sources.end());
@@ -116,7 +109,7 @@ class Node {
   }
 
   SlabMemory& memory(std::size_t rank) { return *memory_[rank]; }
-  const LoadPlan& plan(std::size_t rank) const { return plans_[rank]; }
+  const LoadPlan& plan(std::size_t rank) const { return ranks_.plans[rank]; }
   const ReadPlan& reads(std::size_t rank) const { return reads_[rank]; }
 
  private:
@@ -131,7 +124,7 @@ class Node {
    public:
     Peers(const Node& node, std::size_t self) {
       for (const std::uint32_t rank : node.reads_[self].receivers) {
-        mapped_[rank] = map_peer_slabs(node.kind_, node.plans_[rank].slabs.slabs,
+        mapped_[rank] = map_peer_slabs(node.kind_, node.ranks_.plans[rank].slabs.slabs,
                                        node.memory_[rank]->share(), kDevice);
       }
     }
@@ -144,12 +137,12 @@ class Node {
   };
 
   LoadWork work(std::size_t rank, const PeerSlabs* peers) const {
-    return {plans_[rank], programs_[rank], checkpoint_, reads_[rank], *memory_[rank], peers};
+    return {ranks_.plans[rank], ranks_.programs[rank], checkpoint_,
+            reads_[rank],       *memory_[rank],        peers};
   }
 
   const Checkpoint& checkpoint_;
-  std::vector<CopyProgram> programs_;
-  std::vector<LoadPlan> plans_;
+  const RankPlans ranks_;
   std::vector<std::unique_ptr<SlabMemory>> memory_;
   std::vector<ReadPlan> reads_;
   std::vector<LoadResult> results_;

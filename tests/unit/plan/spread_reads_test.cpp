@@ -11,6 +11,7 @@
 #include "plan/read_plan.hpp"
 #include "plan/spread_choice.hpp"
 #include "unit/model/fixture.hpp"
+#include "unit/plan/rank_plans.hpp"
 
 namespace preload::test {
 namespace {
@@ -29,29 +30,11 @@ std::vector<Bytes> file_images(const Checkpoint& checkpoint) {
 }
 
 // The ranks of one node, and all that they would read and hold.
-struct Node {
+struct Node : RankPlans {
   Checkpoint checkpoint;
-  std::vector<CopyProgram> programs;
-  std::vector<LoadPlan> plans;
 
   Node(Checkpoint of, const ParallelSizes& sizes, std::string_view layout, int first, int count)
-      : checkpoint(std::move(of)) {
-    LayoutRequest request;
-    request.layout = layout;
-    for (int rank = first; rank < first + count; ++rank) {
-      programs.push_back(make_program(checkpoint, parse_model_spec(checkpoint.config_json, ""),
-                                      request, sizes, coords_of(rank, sizes)));
-      plans.push_back(plan_load(programs.back(), checkpoint));
-    }
-  }
-
-  std::vector<std::vector<HeldRows>> members() const {
-    std::vector<std::vector<HeldRows>> members;
-    for (std::uint32_t i = 0; i < plans.size(); ++i) {
-      members.push_back(held_rows(programs[i], plans[i], i));
-    }
-    return members;
-  }
+      : RankPlans(plan_ranks(of, sizes, first, count, layout)), checkpoint(std::move(of)) {}
 
   // Every rank's slabs after the reads, one element of the plans at a time.
   std::vector<std::vector<Bytes>> execute(const std::vector<ReadPlan>& reads) const {
@@ -100,9 +83,9 @@ struct Node {
   }
 
   std::vector<ReadPlan> apart() const {
-    return plan_node_reads(members(), Spread::kNever, usual_rates(true, true));
+    return plan_node_reads(held(), Spread::kNever, usual_rates(true, true));
   }
-  std::vector<ReadPlan> spread() const { return plan_spread_reads(members(), 0); }
+  std::vector<ReadPlan> spread() const { return plan_spread_reads(held(), 0); }
 };
 
 std::uint64_t read_bytes(const std::vector<ReadPlan>& plans) {
@@ -165,7 +148,7 @@ TEST(SpreadReads, ShareTheWorkOutEvenly) {
 
 TEST(SpreadReads, OfOwnPartsAloneHandNothingOn) {
   const Node node(large_checkpoint(), {2, 1, 1}, "hf", 0, 1);
-  const ReadPlan alone = plan_own_reads(node.members().front(), 0);
+  const ReadPlan alone = plan_own_reads(node.held().front(), 0);
   EXPECT_THAT(alone.receivers, IsEmpty());
   EXPECT_EQ(alone.sent_bytes, 0U);
   EXPECT_EQ(node.spread().front(), alone);
@@ -173,7 +156,7 @@ TEST(SpreadReads, OfOwnPartsAloneHandNothingOn) {
 
 TEST(SpreadReads, LeaveWhatIsSmallToEveryRank) {
   const Node node(large_checkpoint(), {2, 1, 1}, "hf", 0, 2);
-  EXPECT_EQ(plan_spread_reads(node.members(), std::uint64_t{1} << 40), node.apart());
+  EXPECT_EQ(plan_spread_reads(node.held(), std::uint64_t{1} << 40), node.apart());
 }
 
 // What `preload plan` reckons without planning is what the plan does.
@@ -224,7 +207,7 @@ TEST(SpreadReads, AreReckonedRightWithoutAPlan) {
 TEST(SpreadChoice, FollowsTheEstimate) {
   const Node node(large_checkpoint(), {2, 1, 1}, "hf", 0, 2);
   const auto reads = [&](Spread spread, const LinkRates& rates) {
-    return read_bytes(plan_node_reads(node.members(), spread, rates));
+    return read_bytes(plan_node_reads(node.held(), spread, rates));
   };
   const std::uint64_t once = node.bytes_needed();
   EXPECT_EQ(reads(Spread::kAuto, usual_rates(true, true)), once);    // two GPUs, one page cache
