@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <variant>
 
 #include "model/copy_program.hpp"
 
@@ -61,11 +62,21 @@ enum class Share : std::uint8_t {
   kSharedExpert,  // as kModel, but whole on every rank under sequence-parallel MoE
 };
 
+// How transformers' model holds what a rule takes, after from_pretrained.
+struct InTransformers {
+  // Of all parts, and all experts, in one tensor; empty: each stored tensor under its own name.
+  std::string_view name = {};
+  Presence presence = nullptr;  // instead of the rule's
+  TensorKind kind = TensorKind::kParam;
+};
+
 // One of the engine's tensors: its parts one after the other along the first axis that is not the
 // experts'; or another name of one; or a constant.
 struct Rule {
   Scope scope = Scope::kLayer;
-  std::string_view target;  // the engine's name, as `stored` within the layer
+  // The engine's name, as `stored` within the layer. Empty: vLLM has no such tensor and takes
+  // nothing of what is stored; transformers does.
+  std::string_view target = {};
   std::span<const Part> parts = {};
   Presence presence = nullptr;
   // With tie_word_embeddings this is another name of that target of the first stage.
@@ -78,6 +89,7 @@ struct Rule {
   std::string_view alias_of = {};       // another name of that target of the same layer; no parts
   std::optional<double> constant = {};  // a scalar that nothing stores and the engine may write to
   TensorKind kind = TensorKind::kParam;
+  InTransformers transformers = {};
 };
 
 // What a family with experts adds.
@@ -87,6 +99,33 @@ struct Experts {
   // the engine is told of none.
   std::string_view groups = {};
   bool even = false;  // the engine's loader wants the same number of experts on every rank
+};
+
+// What stands in a tensor's name for "model." and "lm_head.", with which rules are written.
+struct NamePrefixes {
+  std::string_view model = "model.";
+  std::string_view head = "lm_head.";
+};
+
+// Other parts of a multimodal model: the prefix of their stored names, and transformers' for it.
+struct OtherPart {
+  std::string_view stored;
+  std::string_view transformers;
+};
+
+// What a multimodal model adds, whose language model the rules are of. Its other parts are served
+// whole, as they are stored.
+struct Multimodal {
+  std::span<const NamePrefixes> stored = {};  // as checkpoints have it, one of these; empty: none
+  NamePrefixes vllm = {};
+  NamePrefixes transformers = {};
+  std::span<const OtherPart> others = {};  // a longer prefix before a shorter one
+};
+
+// What a config that leaves the field out means, where it is not 0 or false.
+struct ConfigDefault {
+  std::string_view field;
+  std::variant<bool, std::int64_t> value;
 };
 
 struct Family {
@@ -99,6 +138,11 @@ struct Family {
   bool ends_on_every_stage = false;
   // Config field of the number of layers behind the last that only a draft model uses.
   std::string_view draft_layers = {};
+  std::span<const ConfigDefault> defaults = {};
+  Multimodal multimodal = {};
+  // Tensors whose names contain this are float32 in a float16 model of transformers (its
+  // _keep_in_fp32_modules).
+  std::string_view float32_in_float16 = {};
 };
 
 // The family of an architecture; nullptr when there are no rules for it.

@@ -11,6 +11,22 @@
 #include "model/target_dtype.hpp"
 
 namespace preload {
+namespace {
+
+RuleStyle style_of(std::string_view layout) {
+  if (layout == "vllm") return RuleStyle::kEngine;
+  return layout == "transformers" ? RuleStyle::kTransformers : RuleStyle::kAsStored;
+}
+
+// The one type of the floats; nothing where each is as stored.
+std::optional<DType> layout_dtype(RuleStyle style, const Checkpoint& checkpoint,
+                                  const ModelSpec& spec, const std::optional<DType>& requested) {
+  if (style == RuleStyle::kEngine) return engine_dtype(checkpoint, spec, requested);
+  if (style == RuleStyle::kTransformers) return transformers_dtype(checkpoint, spec, requested);
+  return requested;
+}
+
+}  // namespace
 
 FamilyLayout::FamilyLayout(const Family& family, const Checkpoint& checkpoint,
                            const ModelSpec& spec, const LayoutRequest& request,
@@ -20,8 +36,8 @@ FamilyLayout::FamilyLayout(const Family& family, const Checkpoint& checkpoint,
       spec_(spec),
       request_(request),
       sizes_(sizes),
-      fused_(request.layout == "vllm"),
-      dtype_(fused_ ? engine_dtype(checkpoint, spec, request.dtype) : request.dtype) {
+      style_(style_of(request.layout)),
+      dtype_(layout_dtype(style_, checkpoint, spec, request.dtype)) {
   Matcher(*this).run();
   // Layers whose tensors have the same types are alike in all that is reckoned.
   std::map<std::pair<const Section*, std::vector<DType>>, std::uint32_t> kinds;
@@ -137,6 +153,9 @@ Interval FamilyLayout::layers_of(const RankCoords& rank) const noexcept {
 }
 
 RankShare FamilyLayout::rank_share(const RankCoords& rank) const {
+  if (style_ == RuleStyle::kTransformers) {  // every replica is whole
+    return {{1, 0}, expert_share(family_, spec_, request_, ParallelSizes{}, RankCoords{})};
+  }
   return {{sizes_.tp, rank.tp}, expert_share(family_, spec_, request_, sizes_, rank)};
 }
 
@@ -146,7 +165,7 @@ std::size_t FamilyLayout::sources_of(const LayoutPart& part) const noexcept {
 
 DType FamilyLayout::target_dtype(const LayoutRule& rule, DType stored) const noexcept {
   if (rule.dtype) return *rule.dtype;
-  return fused_ ? *dtype_ : stored_or_cast(stored, dtype_);
+  return stored_or_cast(stored, dtype_);
 }
 
 DType FamilyLayout::stored_dtype(std::size_t source) const noexcept {

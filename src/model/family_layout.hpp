@@ -14,7 +14,7 @@
 namespace preload {
 
 // The layout of a family with rules: `vllm` takes each rule as one tensor, `hf` each stored tensor
-// that rules take something of.
+// that rules take something of, `transformers` what its model makes of it.
 class FamilyLayout final : public ModelLayout {
  public:
   FamilyLayout(const Family& family, const Checkpoint& checkpoint, const ModelSpec& spec,
@@ -70,8 +70,9 @@ class FamilyLayout final : public ModelLayout {
   const ModelSpec& spec_;
   const LayoutRequest request_;
   const ParallelSizes sizes_;
-  const bool fused_;                  // the engine's tensors, not the stored ones
+  const RuleStyle style_;
   const std::optional<DType> dtype_;  // of all floats; unset: as stored
+  NamePrefixes stored_names_;         // as the checkpoint has it
   Section first_section_;
   std::array<Section, 2> layer_sections_;  // without experts, with
   Section last_section_;
@@ -81,6 +82,7 @@ class FamilyLayout final : public ModelLayout {
   Instance last_;
   std::vector<std::size_t> kinds_;  // of layers: one of each kind
   std::vector<LeftAlone> left_alone_;
+  std::vector<std::string_view> others_;  // prefixes of what is served whole beside the rules
 };
 
 }  // namespace preload

@@ -16,13 +16,17 @@ class FamilyLayout::Matcher {
  private:
   void check_numbers();
   void check_parallelism();
+  void choose_names();
   void select_rules();
+  void adapt_to_transformers(std::vector<LayoutRule>& rules) const;
   void check_extents(const Section& section);
   Instance match(const Section& section, const std::string& prefix);
   void match_source(const LayoutPart& part);
   void check_tensor(const SourceTensor& tensor, const LayoutPart& part);
   void leave_tied_alone();
   void leave_draft_layers_alone();
+  void leave_unused_alone();
+  void serve_others();
   void sort_out();
   void explain_missing();
   void throw_if_any() const;

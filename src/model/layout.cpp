@@ -32,9 +32,11 @@ bool is_stored_layout(const LayoutRequest& request, const ParallelSizes& sizes) 
 
 std::unique_ptr<ModelLayout> open_layout(const Checkpoint& checkpoint, const ModelSpec& spec,
                                          const LayoutRequest& request, const ParallelSizes& sizes) {
-  if (request.layout != "vllm" && request.layout != "hf") {
-    throw Error(Errc::kModel, fmt::format("unknown layout '{}': use vllm or hf", request.layout));
+  if (request.layout != "vllm" && request.layout != "hf" && request.layout != "transformers") {
+    throw Error(Errc::kModel,
+                fmt::format("unknown layout '{}': use vllm, hf or transformers", request.layout));
   }
+  check_layout_sizes(request, sizes);
   const Family* family = find_family(spec.architecture);
   const bool quantised = !spec.quantization.empty();
   if (family != nullptr && !quantised) {
@@ -55,6 +57,27 @@ std::unique_ptr<ModelLayout> open_layout(const Checkpoint& checkpoint, const Mod
                          ? "its config.json states no architecture"
                          : fmt::format("there are no sharding rules for {}", spec.architecture),
                      fmt::join(known_architectures(), ", ")));
+}
+
+void check_layout_sizes(const LayoutRequest& request, const ParallelSizes& sizes) {
+  if (request.layout != "transformers") return;
+  const auto refuse_flag = [](std::string_view flag, std::string_view what) {
+    throw Error(Errc::kUsage,
+                fmt::format("--layout transformers holds a whole model, as from_pretrained does, "
+                            "and {} {}: leave the flag out (--data-parallel-size makes replicas), "
+                            "or use --layout vllm or hf",
+                            flag, what));
+  };
+  if (sizes.tp > 1) {
+    refuse_flag(fmt::format("--tensor-parallel-size {}", sizes.tp), "would cut its tensors");
+  }
+  if (sizes.pp > 1) {
+    refuse_flag(fmt::format("--pipeline-parallel-size {}", sizes.pp), "would share out its layers");
+  }
+  if (sizes.expert_parallel && sizes.dp > 1) {
+    refuse_flag("--enable-expert-parallel",
+                fmt::format("with --data-parallel-size {} would share out its experts", sizes.dp));
+  }
 }
 
 CopyProgram make_program(const Checkpoint& checkpoint, const ModelSpec& spec,
