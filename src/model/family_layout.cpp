@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "model/extent.hpp"
 #include "model/family_matcher.hpp"
@@ -30,14 +31,15 @@ std::optional<DType> layout_dtype(RuleStyle style, const Checkpoint& checkpoint,
 
 FamilyLayout::FamilyLayout(const Family& family, const Checkpoint& checkpoint,
                            const ModelSpec& spec, const LayoutRequest& request,
-                           const ParallelSizes& sizes)
+                           const ParallelSizes& sizes, std::optional<WeightFormat> format)
     : family_(family),
       checkpoint_(checkpoint),
       spec_(spec),
       request_(request),
       sizes_(sizes),
       style_(style_of(request.layout)),
-      dtype_(layout_dtype(style_, checkpoint, spec, request.dtype)) {
+      dtype_(layout_dtype(style_, checkpoint, spec, request.dtype)),
+      format_(std::move(format)) {
   Matcher(*this).run();
   // Layers whose tensors have the same types are alike in all that is reckoned.
   std::map<std::pair<const Section*, std::vector<DType>>, std::uint32_t> kinds;
@@ -148,6 +150,10 @@ bool FamilyLayout::has_last(const RankCoords& rank) const noexcept {
   return rank.pp == sizes_.pp - 1 || family_.ends_on_every_stage;
 }
 
+bool FamilyLayout::has_experts(std::int64_t layer) const {
+  return family_.experts.sparse != nullptr && family_.experts.sparse(spec_, layer);
+}
+
 Interval FamilyLayout::layers_of(const RankCoords& rank) const noexcept {
   return stage_layers(spec_.num_hidden_layers, sizes_, rank.pp);
 }
@@ -165,6 +171,8 @@ std::size_t FamilyLayout::sources_of(const LayoutPart& part) const noexcept {
 
 DType FamilyLayout::target_dtype(const LayoutRule& rule, DType stored) const noexcept {
   if (rule.dtype) return *rule.dtype;
+  if (rule.content == Content::kQuantised) return stored;
+  if (rule.content == Content::kScale) return style_ == RuleStyle::kEngine ? DType::kF32 : stored;
   return stored_or_cast(stored, dtype_);
 }
 

@@ -37,23 +37,21 @@ void FamilyLayout::Matcher::run() {
   choose_names();
   select_rules();
   throw_if_any();
-  check_parallelism();
   layout_.first_ = match(layout_.first_section_, "");
   const auto layers = static_cast<std::size_t>(layout_.spec_.num_hidden_layers);
   const std::string prefix = with_prefixes(layout_.family_.layer_prefix, layout_.stored_names_);
   for (std::size_t layer = 0; layer < layers; ++layer) {
     // A config that promises far more layers than are stored is one fault, not thousands.
     if (missing_.size() > layout_.checkpoint_.tensors.size() + kListed) break;
-    const auto& sparse = layout_.family_.experts.sparse;
-    const bool has_experts = sparse && sparse(layout_.spec_, static_cast<std::int64_t>(layer));
-    layout_.layers_.push_back(
-        match(layout_.layer_sections_[has_experts ? 1 : 0], fmt::format("{}{}.", prefix, layer)));
+    const std::string layer_prefix = fmt::format("{}{}.", prefix, layer);
+    layout_.layers_.push_back(match(layer_section(layer, layer_prefix), layer_prefix));
   }
   layout_.last_ = match(layout_.last_section_, "");
   leave_tied_alone();
   leave_draft_layers_alone();
   leave_unused_alone();
   serve_others();
+  check_parallelism();
   sort_out();
   throw_if_any();
 }
@@ -111,9 +109,8 @@ void FamilyLayout::Matcher::check_parallelism() {
         spec.num_experts, ranks, sizes.dp, sizes.tp, spec.architecture));
   }
   const RankShare share = layout_.rank_share(coords_of(0, sizes));
-  for (const Section* section : {&layout_.first_section_, &layout_.layer_sections_[0],
-                                 &layout_.layer_sections_[1], &layout_.last_section_}) {
-    for (const LayoutRule& rule : section->rules) {
+  const auto check_rules = [&](const Section& section) {
+    for (const LayoutRule& rule : section.rules) {
       if (layout_.tied(rule)) continue;
       for (std::string& reason : indivisible(rule, spec, share)) {
         if (std::ranges::find(problems_, reason) == problems_.end()) {
@@ -121,7 +118,10 @@ void FamilyLayout::Matcher::check_parallelism() {
         }
       }
     }
-  }
+  };
+  check_rules(layout_.first_section_);
+  std::ranges::for_each(layout_.layer_sections_, check_rules);
+  check_rules(layout_.last_section_);
 }
 
 // How the checkpoint calls what multimodal checkpoints have in several ways.
@@ -148,31 +148,33 @@ void FamilyLayout::Matcher::adapt_to_transformers(std::vector<LayoutRule>& rules
 }
 
 void FamilyLayout::Matcher::select_rules() {
-  const auto select = [&](Section& section, Scope scope, Layers layers) {
-    section.rules = layout_rules(layout_.family_, layout_.spec_, scope, layers, layout_.style_,
-                                 layout_.stored_names_);
-    if (layout_.style_ == RuleStyle::kTransformers) adapt_to_transformers(section.rules);
-    check_extents(section);
-    for (const LayoutRule& rule : section.rules) {
-      if (layout_.tied(rule)) continue;
-      for (const LayoutPart& part : rule.parts) section.sources += layout_.sources_of(part);
-    }
+  const auto rules_of = [&](Scope scope, Layers layers) {
+    std::vector<LayoutRule> rules = layout_rules(layout_.family_, layout_.spec_, scope, layers,
+                                                 layout_.style_, layout_.stored_names_);
+    if (layout_.style_ == RuleStyle::kTransformers) adapt_to_transformers(rules);
+    check_extents(rules);
+    return rules;
   };
-  select(layout_.first_section_, Scope::kFirstStage, Layers::kAll);
+  layout_.first_section_.rules = rules_of(Scope::kFirstStage, Layers::kAll);
+  layout_.last_section_.rules = rules_of(Scope::kLastStage, Layers::kAll);
+  count_sources(layout_.first_section_);
+  count_sources(layout_.last_section_);
   // A config may have layers of one kind only; what the other kind needs is not asked for then.
-  const auto has = [&](bool experts) {
-    const auto& sparse = layout_.family_.experts.sparse;
-    for (std::int64_t layer = 0; layer < layout_.spec_.num_hidden_layers; ++layer) {
-      if ((sparse && sparse(layout_.spec_, layer)) == experts) return true;
-    }
-    return false;
-  };
-  if (has(false)) select(layout_.layer_sections_[0], Scope::kLayer, Layers::kDense);
-  if (has(true)) select(layout_.layer_sections_[1], Scope::kLayer, Layers::kSparse);
-  select(layout_.last_section_, Scope::kLastStage, Layers::kAll);
+  for (std::int64_t layer = 0; layer < layout_.spec_.num_hidden_layers; ++layer) {
+    const bool experts = layout_.has_experts(layer);
+    std::vector<LayoutRule>& rules = layer_rules_[experts ? 1 : 0];
+    if (rules.empty()) rules = rules_of(Scope::kLayer, experts ? Layers::kSparse : Layers::kDense);
+  }
 }
 
-void FamilyLayout::Matcher::check_extents(const Section& section) {
+void FamilyLayout::Matcher::count_sources(Section& section) {
+  for (const LayoutRule& rule : section.rules) {
+    if (layout_.tied(rule)) continue;
+    for (const LayoutPart& part : rule.parts) section.sources += layout_.sources_of(part);
+  }
+}
+
+void FamilyLayout::Matcher::check_extents(const std::vector<LayoutRule>& rules) {
   const auto check = [&](const std::string& text, std::int64_t extent) {
     if (extent > 0) return;
     const bool field = text.find(' ') == std::string::npos;
@@ -182,12 +184,35 @@ void FamilyLayout::Matcher::check_extents(const Section& section) {
       problems_.push_back(std::move(problem));
     }
   };
-  for (const LayoutRule& rule : section.rules) {
+  for (const LayoutRule& rule : rules) {
     for (const LayoutPart& part : rule.parts) {
       check(part.row_text, part.rows);
       if (!part.one_axis()) check(part.column_text, part.columns);
     }
   }
+}
+
+// Which weights are quantised, the checkpoint says: they have a scale beside them.
+const FamilyLayout::Section& FamilyLayout::Matcher::layer_section(std::size_t layer,
+                                                                  const std::string& prefix) {
+  const bool experts = layout_.has_experts(static_cast<std::int64_t>(layer));
+  const std::vector<LayoutRule>& rules = layer_rules_[experts ? 1 : 0];
+  std::vector<bool> quantised(rules.size(), false);
+  for (std::size_t i = 0; layout_.format_ && i < rules.size(); ++i) {
+    std::string scale = scale_of(rules[i], *layout_.format_);
+    if (const std::size_t star = scale.find('*'); star != std::string::npos) scale[star] = '0';
+    quantised[i] = !scale.empty() && names_.find(prefix + scale).has_value();
+  }
+  const auto [at, is_new] = known_.try_emplace({experts, quantised});
+  if (is_new) {
+    Section& section = layout_.layer_sections_.emplace_back();
+    section.rules = layout_.format_ ? with_scales(rules, quantised, *layout_.format_,
+                                                  layout_.style_, layout_.family_.attention)
+                                    : rules;
+    count_sources(section);
+    at->second = &section;
+  }
+  return *at->second;
 }
 
 FamilyLayout::Instance FamilyLayout::Matcher::match(const Section& section,
@@ -198,7 +223,7 @@ FamilyLayout::Instance FamilyLayout::Matcher::match(const Section& section,
     for (const LayoutPart& part : rule.parts) {
       name_.assign(prefix).append(part.stored);
       if (!part.per_expert) {
-        match_source(part);
+        match_source(rule, part);
         continue;
       }
       const std::size_t star = prefix.size() + part.stored.find('*');
@@ -207,14 +232,14 @@ FamilyLayout::Instance FamilyLayout::Matcher::match(const Section& section,
         name_.resize(star);
         fmt::format_to(std::back_inserter(name_), "{}", expert);
         name_.append(behind);
-        match_source(part);
+        match_source(rule, part);
       }
     }
   }
   return instance;
 }
 
-void FamilyLayout::Matcher::match_source(const LayoutPart& part) {
+void FamilyLayout::Matcher::match_source(const LayoutRule& rule, const LayoutPart& part) {
   const std::optional<std::uint32_t> index = names_.find(name_);
   if (!index) {
     if (missing_.empty() || missing_.back() != name_) missing_.push_back(name_);
@@ -222,15 +247,25 @@ void FamilyLayout::Matcher::match_source(const LayoutPart& part) {
   }
   layout_.sources_.push_back(*index);
   consumed_[*index] = true;
-  check_tensor(layout_.checkpoint_.tensors[*index], part);
+  check_tensor(layout_.checkpoint_.tensors[*index], rule, part);
 }
 
-void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const LayoutPart& part) {
+void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const LayoutRule& rule,
+                                         const LayoutPart& part) {
   const Dims wanted = stored_shape(part);
   if (tensor.shape != wanted) {
     shapes_.push_back(fmt::format("{} is {}, the config makes it {} ({})", tensor.name,
                                   to_string(tensor.shape), to_string(wanted),
                                   stored_shape_text(part)));
+  } else if (rule.content == Content::kQuantised) {
+    if (tensor.dtype == DType::kF8E4M3) return;
+    shapes_.push_back(
+        fmt::format("{} is stored as {} with a scale beside it: scales are of F8_E4M3", tensor.name,
+                    dtype_name(tensor.dtype)));
+  } else if (rule.content == Content::kFloats && layout_.format_ &&
+             tensor.dtype == DType::kF8E4M3) {
+    shapes_.push_back(fmt::format("{} is stored as {} without its {} beside it", tensor.name,
+                                  dtype_name(tensor.dtype), layout_.format_->scale));
   } else if (layout_.style_ != RuleStyle::kAsStored && !is_wide_float(tensor.dtype)) {
     shapes_.push_back(
         fmt::format("{} is stored as {}, the {} layout needs a float of 16 bits or "

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <map>
+#include <utility>
+
 #include "model/family_layout.hpp"
 
 namespace preload {
@@ -19,10 +23,12 @@ class FamilyLayout::Matcher {
   void choose_names();
   void select_rules();
   void adapt_to_transformers(std::vector<LayoutRule>& rules) const;
-  void check_extents(const Section& section);
+  void count_sources(Section& section);
+  void check_extents(const std::vector<LayoutRule>& rules);
+  const Section& layer_section(std::size_t layer, const std::string& prefix);
   Instance match(const Section& section, const std::string& prefix);
-  void match_source(const LayoutPart& part);
-  void check_tensor(const SourceTensor& tensor, const LayoutPart& part);
+  void match_source(const LayoutRule& rule, const LayoutPart& part);
+  void check_tensor(const SourceTensor& tensor, const LayoutRule& rule, const LayoutPart& part);
   void leave_tied_alone();
   void leave_draft_layers_alone();
   void leave_unused_alone();
@@ -33,6 +39,9 @@ class FamilyLayout::Matcher {
 
   FamilyLayout& layout_;
   TensorNames names_;
+  std::array<std::vector<LayoutRule>, 2> layer_rules_;  // without experts, with
+  // By whether a layer has experts and which of its rules' weights are quantised.
+  std::map<std::pair<bool, std::vector<bool>>, const Section*> known_;
   std::vector<bool> consumed_;
   std::vector<std::string> reasons_;
   std::vector<std::string> problems_;  // one line each

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/layout_rules.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -26,19 +28,6 @@ LayoutPart layout_part(const Part& part, const Rule& rule, const ModelSpec& spec
   return out;
 }
 
-// Parts of one name that follow each other take consecutive rows of one stored tensor.
-void place_rows(std::vector<LayoutPart>& parts) {
-  for (std::size_t first = 0; first < parts.size();) {
-    std::size_t last = first;
-    std::int64_t rows = 0;
-    for (; last < parts.size() && parts[last].stored == parts[first].stored; ++last) {
-      parts[last].first_row = rows;
-      rows += parts[last].rows;
-    }
-    for (; first < last; ++first) parts[first].stored_rows = rows;
-  }
-}
-
 LayoutRule layout_rule(const Rule& rule, const ModelSpec& spec) {
   LayoutRule out;
   out.target = rule.target;
@@ -46,7 +35,6 @@ LayoutRule layout_rule(const Rule& rule, const ModelSpec& spec) {
   place_rows(out.parts);
   out.share = rule.share;
   out.dtype = rule.dtype;
-  out.constant = rule.constant;
   out.alias_of = rule.alias_of;
   out.tied_to = rule.tied_to;
   out.tp_refusal = rule.tp_refusal;
@@ -159,11 +147,23 @@ LayoutRule whole_rule(const SourceTensor& tensor, std::string target) {
   return rule;
 }
 
+void place_rows(std::vector<LayoutPart>& parts) {
+  for (std::size_t first = 0; first < parts.size();) {
+    std::size_t last = first;
+    std::int64_t rows = 0;
+    for (; last < parts.size() && parts[last].stored == parts[first].stored; ++last) {
+      parts[last].first_row = rows;
+      rows += parts[last].own_rows();
+    }
+    for (; first < last; ++first) parts[first].stored_rows = rows;
+  }
+}
+
 Dims stored_shape(const LayoutPart& part) {
   if (part.whole) return *part.whole;
   Dims shape{part.stored_rows};
-  if (!part.one_axis()) shape.push_back(part.columns);
-  if (part.transposed) shape = Dims{part.columns, part.stored_rows};
+  if (!part.one_axis()) shape.push_back(part.own_columns());
+  if (part.transposed) shape = Dims{part.own_columns(), part.stored_rows};
   if (part.experts == 0) return shape;
   Dims whole{part.experts};
   for (const std::int64_t extent : shape) whole.push_back(extent);
@@ -171,10 +171,16 @@ Dims stored_shape(const LayoutPart& part) {
 }
 
 std::string stored_shape_text(const LayoutPart& part) {
-  const std::string rows = part.stored_rows == part.rows ? part.row_text : "all that it is made of";
-  std::string text = part.one_axis()   ? rows
-                     : part.transposed ? part.column_text + ", " + rows
-                                       : rows + ", " + part.column_text;
+  const auto text_of = [](const std::string& text, std::int64_t block) {
+    return block == 1 ? text : fmt::format("({}) / {}", text, block);
+  };
+  const std::string rows = part.stored_rows == part.own_rows()
+                               ? text_of(part.row_text, part.row_block)
+                               : "all that it is made of";
+  const std::string columns = text_of(part.column_text, part.column_block);
+  const std::string text = part.one_axis()   ? rows
+                           : part.transposed ? columns + ", " + rows
+                                             : rows + ", " + columns;
   return part.experts == 0 ? text : "number of experts, " + text;
 }
 
