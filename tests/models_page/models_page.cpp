@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <regex>
 #include <vector>
 
 #include "base/error.hpp"
@@ -22,6 +22,12 @@ constexpr auto kLayouts = std::to_array<std::string_view>({"vllm", "hf", "transf
 struct Shape {
   std::string_view column;
   ParallelSizes sizes;
+
+  ParallelSizes with_tp(int tp) const {
+    ParallelSizes out = sizes;
+    if (out.tp > 1) out.tp = tp;
+    return out;
+  }
 };
 // The smallest of each kind of parallelism.
 const Shape kShapes[] = {
@@ -50,21 +56,16 @@ class Footnotes {
   std::vector<std::string> texts_;
 };
 
-// A refusal without the specimen's name: what is behind the heading, or behind the first colon.
-std::string reason_of(const std::string& text) {
+// A refusal without its heading, which names the specimen.
+std::string reason_of(const std::string& text, const std::string& specimen) {
   std::string reason = text;
-  if (const std::size_t end = reason.find(":\n  "); end != std::string::npos) {
-    reason = reason.substr(end + 4);
-  } else if (const std::size_t colon = reason.find(": "); colon != std::string::npos) {
-    reason = reason.substr(colon + 2);
+  if (text.starts_with(specimen)) {
+    const std::size_t colon = reason.find(':');
+    reason = reason.substr(reason.find_first_not_of(" \n", colon + 1));
   }
-  for (std::size_t at = 0; (at = reason.find("\n  ", at)) != std::string::npos;) {
-    reason.replace(at, 3, "; ");
-  }
-  constexpr std::size_t kMost = 300;
-  if (reason.size() > kMost) reason = reason.substr(0, reason.rfind(' ', kMost)) + " …";
-  std::ranges::replace(reason, '|', '/');
-  return reason;
+  reason = std::regex_replace(reason, std::regex("\n +"), "; ");
+  // Of many names the first is enough.
+  return std::regex_replace(reason, std::regex(R"x(("[^"]*"), "[^"]*"(, "[^"]*")*)x"), "$1, …");
 }
 
 // "yes", or "no" and the footnote: whether every rank gets a program.
@@ -79,7 +80,7 @@ std::string verdict(const Checkpoint& checkpoint, std::string_view layout,
     }
     return "yes";
   } catch (const Error& error) {
-    return notes.mark(reason_of(error.what()));
+    return notes.mark(reason_of(error.what(), checkpoint.name));
   }
 }
 
@@ -102,7 +103,8 @@ std::string table(std::span<const Specimen> specimens, Footnotes& notes) {
                    : fmt::format("| | | {} |", layout);
       for (const Shape& shape : kShapes) {
         const bool idle = shape.sizes.expert_parallel && !has_experts;
-        out += fmt::format(" {} |", idle ? "–" : verdict(checkpoint, layout, shape.sizes, notes));
+        out += fmt::format(
+            " {} |", idle ? "–" : verdict(checkpoint, layout, shape.with_tp(specimen.tp), notes));
       }
       out += "\n";
     }
