@@ -22,12 +22,6 @@ constexpr auto kLayouts = std::to_array<std::string_view>({"vllm", "hf", "transf
 struct Shape {
   std::string_view column;
   ParallelSizes sizes;
-
-  ParallelSizes with_tp(int tp) const {
-    ParallelSizes out = sizes;
-    if (out.tp > 1) out.tp = tp;
-    return out;
-  }
 };
 // The smallest of each kind of parallelism.
 const Shape kShapes[] = {
@@ -63,6 +57,10 @@ std::string reason_of(const std::string& text, const std::string& specimen) {
     const std::size_t colon = reason.find(':');
     reason = reason.substr(reason.find_first_not_of(" \n", colon + 1));
   }
+  // Sizes that do not divide are said of all models; here they are the specimen's.
+  const std::regex size(R"x(\n[^\n]*(divisible by|must divide)[^\n]*)x");
+  const std::string others = std::regex_replace("\n" + reason, size, "");
+  if (others.size() > 1) reason = others.substr(others.find_first_not_of(" \n"));
   reason = std::regex_replace(reason, std::regex("\n +"), "; ");
   // Of many names the first is enough.
   return std::regex_replace(reason, std::regex(R"x(("[^"]*"), "[^"]*"(, "[^"]*")*)x"), "$1, …");
@@ -103,8 +101,7 @@ std::string table(std::span<const Specimen> specimens, Footnotes& notes) {
                    : fmt::format("| | | {} |", layout);
       for (const Shape& shape : kShapes) {
         const bool idle = shape.sizes.expert_parallel && !has_experts;
-        out += fmt::format(
-            " {} |", idle ? "–" : verdict(checkpoint, layout, shape.with_tp(specimen.tp), notes));
+        out += fmt::format(" {} |", idle ? "–" : verdict(checkpoint, layout, shape.sizes, notes));
       }
       out += "\n";
     }

@@ -10,7 +10,6 @@ namespace preload::test {
 struct Specimen {
   std::string_view model;  // as people call it
   std::string_view fixture;
-  int tp = 2;  // to try; one that its heads divide by
 };
 
 std::span<const Specimen> family_specimens() noexcept;
