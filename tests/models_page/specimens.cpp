@@ -22,6 +22,7 @@ constexpr auto kFamilies = std::to_array<Specimen>({
     {"DeepSeek-V2", "deepseek_v2"},
     {"DeepSeek-V3, R1, Kimi-K2", "deepseek_v3"},
     {"GPT-OSS, bf16", "gpt_oss"},
+    {"Granite", "granite"},
 });
 
 constexpr auto kQuantised = std::to_array<Specimen>({
