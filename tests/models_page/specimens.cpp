@@ -23,6 +23,7 @@ constexpr auto kFamilies = std::to_array<Specimen>({
     {"DeepSeek-V3, R1, Kimi-K2", "deepseek_v3"},
     {"GPT-OSS, bf16", "gpt_oss"},
     {"Granite", "granite"},
+    {"GLM-4", "glm4"},
 });
 
 constexpr auto kQuantised = std::to_array<Specimen>({
