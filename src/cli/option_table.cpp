@@ -62,6 +62,16 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"job", "", "", "stop", "end the whole job, also its ranks on other nodes"},
     {"all", "", "", "attach", "every local daemon"},
     {"dump", "", "DIR", "attach", "write what is attached to DIR/rank<global>….safetensors"},
+    {"expect", "", "JSON", "attach",
+     "what must be served: {\"key\": HEX, \"fields\": {NAME: VALUE}, …}; --expect.fields.NAME "
+     "VALUE "
+     "sets one"},
+    {"expect-model", "", "DIR_OR_HF_ID", "attach",
+     "what must be served is this checkpoint: its files are compared with what was loaded"},
+    {"trust-sample", "", "", "attach",
+     "with --expect-model: a few KiB of each file are enough evidence, where nothing better is "
+     "known "
+     "without reading all of them"},
     {"tensors", "", "", "attach", "list the tensors in the JSON"},
     {"against", "", "DIR", "verify", "compare with the checkpoint in DIR itself"},
     {"force", "", "", "release", "release now, open leases or not"},

@@ -261,7 +261,7 @@ int run_plan(const Arguments& arguments) {
 
   const LinkRates rates = link_rates(options);
   const Checkpoint checkpoint = open_checkpoint(model.model, model.open);
-  const ModelSpec spec = parse_model_spec(checkpoint.config_json, model.hf_overrides);
+  const ModelSpec spec = layout_spec(checkpoint, model.layout, model.hf_overrides);
   const auto layout = open_layout(checkpoint, spec, model.layout, sizes);
   for (const std::string& warning : checkpoint.warnings) log::warn(warning);
   PlanPrinter(*layout, sizes, places, NodeReads(*layout, sizes, spread_option(options), rates),

@@ -57,6 +57,11 @@ std::unique_ptr<ModelLayout> open_layout(const Checkpoint& checkpoint, const Mod
                      fmt::join(known_architectures(), ", ")));
 }
 
+ModelSpec layout_spec(const Checkpoint& checkpoint, const LayoutRequest&,
+                      const std::string& hf_overrides) {
+  return parse_model_spec(checkpoint.config_json, hf_overrides);
+}
+
 CopyProgram make_program(const Checkpoint& checkpoint, const ModelSpec& spec,
                          const LayoutRequest& request, const ParallelSizes& sizes,
                          const RankCoords& rank) {

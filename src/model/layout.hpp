@@ -18,6 +18,10 @@ struct LayoutRequest {
   friend bool operator==(const LayoutRequest&, const LayoutRequest&) = default;
 };
 
+// The spec of the model that the request asks for.
+ModelSpec layout_spec(const Checkpoint& checkpoint, const LayoutRequest& request,
+                      const std::string& hf_overrides);
+
 // The copy program of one rank. Pure: the same inputs give the same program on every machine.
 // Throws Error(kModel) listing every tensor that no rule consumes, every needed one that is absent
 // and every shape that contradicts the config, or why the model cannot be sharded like this.

@@ -16,6 +16,7 @@
 #include "run/host_share.hpp"
 #include "run/node_memory.hpp"
 #include "run/residency_build.hpp"
+#include "run/shared_receipt.hpp"
 #include "run/source_audit.hpp"
 
 namespace preload::run {
@@ -123,7 +124,8 @@ Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
       audit_sources(group_, plan, result, options_.threads,
                     {std::nullopt, reads_in_flight(), &progress_.reads}, cancel);
   if (launch_.coords.global == 0) remember_hashes(plan.checkpoint, sources);
-  return build_residency(options_, launch_, plan, result, sources, endpoint_);
+  return build_residency(options_, launch_, plan, result, sources,
+                         share_receipt(group_, plan, cancel), endpoint_);
 }
 
 ReadsInFlight RankJob::reads_in_flight() const {

@@ -103,7 +103,7 @@ RankPlan plan_rank(Group& group, const cli::ServeOptions& options, const Launch&
                    const Cancel& cancel) {
   RankPlan plan;
   plan.checkpoint = share_checkpoint(group, options.model, cancel);
-  plan.spec = parse_model_spec(plan.checkpoint.config_json, options.model.hf_overrides);
+  plan.spec = layout_spec(plan.checkpoint, options.model.layout, options.model.hf_overrides);
   const auto layout = open_layout(plan.checkpoint, plan.spec, options.model.layout, launch.sizes);
   plan.program = layout->program(launch.coords);
   check_program(plan.program, plan.checkpoint);

@@ -2,15 +2,13 @@
 #include "run/residency_build.hpp"
 
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "plan/shard_description.hpp"
 #include "wire/manifest.hpp"
 
 namespace preload::run {
 namespace {
-
-using Json = nlohmann::json;
 
 Fd sealed_memfd(const std::string& bytes) {
   Fd fd = make_memfd("preload-manifest", bytes.size());
@@ -47,21 +45,10 @@ std::vector<wire::ManifestTensor> manifest_tensors(const RankPlan& plan, const L
 
 }  // namespace
 
-std::string receipt_json(const Checkpoint& checkpoint) {
-  Json files = Json::array();
-  for (const SourceFile& file : checkpoint.files) {
-    files.push_back({{"name", file.name},
-                     {"bytes", file.bytes},
-                     {"inode", file.inode},
-                     {"mtime_ns", file.mtime_ns},
-                     {"ctime_ns", file.ctime_ns}});
-  }
-  return files.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 Residency build_residency(const cli::ServeOptions& options, const Launch& launch,
                           const RankPlan& plan, const LoadResult& result,
-                          const std::vector<SourceHash>& sources, const Endpoint& endpoint) {
+                          const std::vector<SourceHash>& sources, std::string receipt_json,
+                          const Endpoint& endpoint) {
   Residency residency;
   residency.endpoint = endpoint;
   residency.job = launch.job;
@@ -72,7 +59,7 @@ Residency build_residency(const cli::ServeOptions& options, const Launch& launch
   residency.fields = key_fields(plan.spec, options.model.layout, plan.program, launch.sizes,
                                 launch.coords, residency.checkpoint);
   residency.key = key_digest(residency.fields);
-  residency.receipt_json = receipt_json(plan.checkpoint);
+  residency.receipt_json = std::move(receipt_json);
   residency.tensor_count = plan.program.tensors.size();
 
   ShardDescription shard;
@@ -90,10 +77,12 @@ Residency build_residency(const cli::ServeOptions& options, const Launch& launch
   shard.checkpoint_id = residency.checkpoint;
   shard.attributes_json = plan.program.attributes_json;
 
+  residency.shard_json = to_json(shard);
+
   std::vector<wire::ManifestSlab> slabs;
   for (const SlabSpec& slab : plan.load.slabs.slabs) slabs.push_back({slab.bytes, slab.cls});
-  residency.manifest =
-      sealed_memfd(wire::encode_manifest(slabs, manifest_tensors(plan, result), to_json(shard)));
+  residency.manifest = sealed_memfd(
+      wire::encode_manifest(slabs, manifest_tensors(plan, result), residency.shard_json));
   return residency;
 }
 

@@ -16,10 +16,7 @@ namespace preload::run {
 // What this rank will serve, but for the slabs' handles: key, manifest in a sealed memfd, texts.
 Residency build_residency(const cli::ServeOptions& options, const Launch& launch,
                           const RankPlan& plan, const LoadResult& result,
-                          const std::vector<SourceHash>& sources, const Endpoint& endpoint);
-
-// [{"name", "bytes", "inode", "mtime_ns", "ctime_ns"}, …]: by what a client knows the files again
-// without reading them.
-std::string receipt_json(const Checkpoint& checkpoint);
+                          const std::vector<SourceHash>& sources, std::string receipt_json,
+                          const Endpoint& endpoint);
 
 }  // namespace preload::run

@@ -22,6 +22,7 @@ struct Residency {
   std::string key;         // digest of fields
   std::string checkpoint;  // checkpoint id
   std::string receipt_json;
+  std::string shard_json;  // as in the manifest
   std::uint64_t generation = 1;
   std::uint64_t overhead_bytes = 0;  // device memory of this process above the weights, measured
   int local_size = 1;                // daemons of this job in this directory
