@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -95,8 +96,14 @@ void print(const std::string& text) {
   }
 }
 
-std::vector<Endpoint> chosen_daemons(const ClientOptions& options, bool all) {
+// Of a target and its draft the target is meant, unless both or the draft are asked for. What is
+// expected of a model holds for one role.
+std::vector<Endpoint> chosen_daemons(const ClientOptions& options, bool all, bool one_role) {
   std::vector<Endpoint> endpoints = local_daemons(options);
+  const auto targets = std::ranges::count(endpoints, Role::kTarget, &Endpoint::role);
+  if (!options.role && targets > 0 && (!all || one_role)) {
+    std::erase_if(endpoints, [](const Endpoint& at) { return at.role == Role::kDraft; });
+  }
   if (all || endpoints.size() == 1) return endpoints;
   std::string names;
   for (const Endpoint& endpoint : endpoints) {
@@ -128,7 +135,8 @@ int run_attach(const Arguments& arguments) {
   const std::optional<std::string> dump = parsed.text("dump");
   ordered_json daemons = ordered_json::array();
   std::optional<int> failure;
-  for (const Endpoint& endpoint : chosen_daemons(options, parsed.has("all"))) {
+  for (const Endpoint& endpoint :
+       chosen_daemons(options, parsed.has("all"), !expect.model.empty())) {
     try {
       const LocalShard shard = attach_to(options, endpoint, expect);
       if (dump) dump_safetensors(*shard.attachment, *dump, dump_name(shard));

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "cli/command.hpp"
+#include "cli/draft_options.hpp"
 #include "cli/serve_options.hpp"
 #include "load/consumed_hashes.hpp"
 #include "plan/key.hpp"
@@ -27,28 +28,94 @@ ModelOptions named_model(const ParsedOptions& options) {
   return model;
 }
 
+// One role's key, and what it is made of.
+struct RoleKey {
+  std::string key;
+  std::string checkpoint;
+  KeyFields fields;
+};
+
+class Keys {
+ public:
+  explicit Keys(const ModelOptions& model) : model_(model), checkpoint_(open(model)) {
+    spec_ = layout_spec(checkpoint_, model.layout, model.hf_overrides);
+  }
+
+  RoleKey target(const ParallelSizes& sizes, const RankCoords& rank) const {
+    return key_of(checkpoint_, spec_, model_.layout, sizes, rank);
+  }
+
+  // Nothing where no draft is held.
+  std::optional<RoleKey> draft(const ParallelSizes& sizes, const RankCoords& rank) const {
+    if (const auto reason = why_not_held(model_)) log::warn(*reason);
+    std::optional<ModelOptions> draft = draft_options(model_);
+    const std::optional<RankCoords> coords = draft_coords(rank, sizes);
+    if (!draft || !coords) return std::nullopt;
+    const Checkpoint checkpoint = draft->model == model_.model ? checkpoint_ : open(*draft);
+    const ModelSpec spec = layout_spec(checkpoint, draft->layout, draft->hf_overrides);
+    if (const auto reason = why_not_held(*draft, spec)) {
+      log::warn(*reason);
+      return std::nullopt;
+    }
+    follow_target(draft->layout, checkpoint_, spec_, model_.layout);
+    check_draft(draft->layout.draft->method, spec, spec_, draft->model);
+    return key_of(checkpoint, spec, draft->layout, draft_sizes(sizes), *coords);
+  }
+
+ private:
+  static Checkpoint open(const ModelOptions& model) {
+    Checkpoint checkpoint = open_checkpoint(model.model, model.open);
+    for (const std::string& warning : checkpoint.warnings) log::warn(warning);
+    return checkpoint;
+  }
+  static RoleKey key_of(const Checkpoint& checkpoint, const ModelSpec& spec,
+                        const LayoutRequest& layout, const ParallelSizes& sizes,
+                        const RankCoords& rank) {
+    const CopyProgram program = make_program(checkpoint, spec, layout, sizes, rank);
+    RoleKey out;
+    out.checkpoint = checkpoint_id(checkpoint, consumed_hashes(checkpoint, program));
+    out.fields = key_fields(spec, layout, program, sizes, rank, out.checkpoint);
+    out.key = key_digest(out.fields);
+    return out;
+  }
+
+  const ModelOptions& model_;
+  const Checkpoint checkpoint_;
+  ModelSpec spec_;
+};
+
+nlohmann::json to_json(const RoleKey& key) {
+  return {{"key", key.key}, {"checkpoint", key.checkpoint}, {"fields", key.fields}};
+}
+
+void print(const RoleKey& key) {
+  fmt::print("key        {}\ncheckpoint {}\n", key.key, key.checkpoint);
+  for (const auto& [name, value] : key.fields) {
+    if (name != "checkpoint") fmt::print("  {:<14} {}\n", name, value);
+  }
+}
+
 }  // namespace
 
 int run_key(const Arguments& arguments) {
   const ParsedOptions options("key", arguments);
   const ModelOptions model = named_model(options);
-  const ParallelSizes sizes = own_sizes(model);
-  const int rank = rank_option(options, sizes);
-  const Checkpoint checkpoint = open_checkpoint(model.model, model.open);
-  for (const std::string& warning : checkpoint.warnings) log::warn(warning);
-  const ModelSpec spec = layout_spec(checkpoint, model.layout, model.hf_overrides);
-  const RankCoords coords = coords_of(rank, sizes);
-  const CopyProgram program = make_program(checkpoint, spec, model.layout, sizes, coords);
-  const std::string id = checkpoint_id(checkpoint, consumed_hashes(checkpoint, program));
-  const KeyFields fields = key_fields(spec, model.layout, program, sizes, coords, id);
-  const std::string key = key_digest(fields);
-  if (options.has("json")) {
-    fmt::print("{}\n", nlohmann::json{{"key", key}, {"checkpoint", id}, {"fields", fields}}.dump());
-    return 0;
+  const bool of_draft = options.choice("role", {"target", "draft"}).value_or(0) == 1;
+  if (of_draft && !model.speculative) {
+    throw Error(Errc::kUsage, "--role draft: of which draft? --speculative-config says");
   }
-  fmt::print("key        {}\ncheckpoint {}\n", key, id);
-  for (const auto& [name, value] : fields) {
-    if (name != "checkpoint") fmt::print("  {:<14} {}\n", name, value);
+  const ParallelSizes sizes = own_sizes(model);
+  const RankCoords rank = coords_of(rank_option(options, sizes), sizes);
+  const Keys keys(model);
+  const std::optional<RoleKey> key =
+      of_draft ? keys.draft(sizes, rank) : std::optional(keys.target(sizes, rank));
+  if (!key) {
+    throw Error(Errc::kUsage, fmt::format("rank {} holds no draft", rank.global));
+  }
+  if (options.has("json")) {
+    fmt::print("{}\n", to_json(*key).dump());
+  } else {
+    print(*key);
   }
   return 0;
 }

@@ -90,6 +90,9 @@ ModelOptions model_options(const ParsedOptions& options) {
     throw Error(Errc::kUsage,
                 fmt::format("--hf-overrides must be a JSON object: {}", model.hf_overrides));
   }
+  if (const auto config = options.text("speculative-config")) {
+    model.speculative = parse_speculative_config(*config, model.tp);
+  }
   return model;
 }
 

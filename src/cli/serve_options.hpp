@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "cli/options.hpp"
+#include "cli/speculative_config.hpp"
 #include "load/read_method.hpp"
 #include "memory/slab.hpp"
 #include "model/layout.hpp"
@@ -24,6 +25,7 @@ struct ModelOptions {
   OpenOptions open;
   LayoutRequest layout;
   std::string hf_overrides;  // JSON object or empty
+  std::optional<SpeculativeConfig> speculative;
   std::optional<int> dp;
   int pp = 1;
   int tp = 1;

@@ -22,6 +22,7 @@ class FamilyLayout::Builder {
   CopyProgram run() && {
     const Interval layers =
         stage_layers(layout_.spec_.num_hidden_layers, layout_.sizes_.pp, rank_.pp);
+    program_.role = layout_.role_;
     program_.layout = layout_.fused_ ? "vllm" : "hf";
     program_.left_alone = layout_.left_alone_;
     program_.attributes_json = attributes_json(layout_.spec_, layout_.dtype_, layers);
@@ -140,6 +141,7 @@ FamilyLayout::FamilyLayout(const Family& family, const Checkpoint& checkpoint,
       checkpoint_(checkpoint),
       spec_(spec),
       sizes_(sizes),
+      role_(request.draft ? Role::kDraft : Role::kTarget),
       fused_(request.layout == "vllm"),
       dtype_(fused_ ? engine_dtype(checkpoint, spec, request.dtype) : request.dtype) {
   Matcher(*this).run(request);

@@ -45,6 +45,7 @@ class FamilyLayout final : public ModelLayout {
   const Checkpoint& checkpoint_;
   const ModelSpec& spec_;
   ParallelSizes sizes_;
+  Role role_;
   bool fused_;                  // the engine's tensors, not the stored ones
   std::optional<DType> dtype_;  // of all floats; unset: as stored
   Section first_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "model/family.hpp"
@@ -57,9 +58,15 @@ std::unique_ptr<ModelLayout> open_layout(const Checkpoint& checkpoint, const Mod
                      fmt::join(known_architectures(), ", ")));
 }
 
-ModelSpec layout_spec(const Checkpoint& checkpoint, const LayoutRequest&,
+ModelSpec layout_spec(const Checkpoint& checkpoint, const LayoutRequest& request,
                       const std::string& hf_overrides) {
-  return parse_model_spec(checkpoint.config_json, hf_overrides);
+  ModelSpec spec = parse_model_spec(checkpoint.config_json, hf_overrides);
+  if (!request.draft) return spec;
+  // vLLM lays a dict of overrides over the target's config alone.
+  const std::string architecture = draft_architecture(request.draft->method, spec);
+  if (architecture.empty()) return spec;
+  return parse_model_spec(checkpoint.config_json,
+                          nlohmann::json{{"architectures", {architecture}}}.dump());
 }
 
 CopyProgram make_program(const Checkpoint& checkpoint, const ModelSpec& spec,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "model/copy_program.hpp"
+#include "model/draft.hpp"
 #include "model/model_spec.hpp"
 #include "plan/topology.hpp"
 
@@ -12,13 +13,15 @@ namespace preload {
 
 // What the user asks the weights to look like. The same on every rank.
 struct LayoutRequest {
-  std::string layout = "vllm";      // "vllm" or "hf"
-  std::optional<DType> dtype;       // --dtype; unset is auto
-  std::vector<std::string> ignore;  // checkpoint tensors to leave alone (names or globs)
+  std::string layout = "vllm";        // "vllm" or "hf"
+  std::optional<DType> dtype;         // --dtype; unset is auto
+  std::vector<std::string> ignore;    // checkpoint tensors to leave alone (names or globs)
+  std::optional<DraftRequest> draft;  // set: not the model itself, but a draft for it
   friend bool operator==(const LayoutRequest&, const LayoutRequest&) = default;
 };
 
-// The spec of the model that the request asks for.
+// The spec of the model that the request asks for; of a draft with vLLM's name for its
+// architecture, or that of the checkpoint where it has none.
 ModelSpec layout_spec(const Checkpoint& checkpoint, const LayoutRequest& request,
                       const std::string& hf_overrides);
 

@@ -12,6 +12,7 @@
 #include "base/bytes.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
+#include "cli/draft_options.hpp"
 #include "load/file_system.hpp"
 #include "model/model_layout.hpp"
 #include "plan/spread_choice.hpp"
@@ -60,7 +61,14 @@ bool is_hot_on_node(Group& group, const Checkpoint& checkpoint, const Launch& la
              .at(static_cast<std::size_t>(leader)) == "hot";
 }
 
-void plan_reads(Group& group, const cli::ServeOptions& options, const Launch& launch,
+// A rank that holds nothing of a role has its program without the tensors.
+CopyProgram program_of(const ModelLayout& layout, const std::optional<RankCoords>& coords) {
+  CopyProgram program = layout.program(coords.value_or(RankCoords{}));
+  if (!coords) program.tensors.clear();
+  return program;
+}
+
+void plan_reads(Group& group, const cli::ServeOptions& options, const Launch& launch, Role role,
                 const ModelLayout& layout, const Cancel& cancel, RankPlan& plan) {
   const auto self = static_cast<std::uint32_t>(launch.place.local);
   if (!may_spread(options, launch)) {
@@ -78,7 +86,7 @@ void plan_reads(Group& group, const cli::ServeOptions& options, const Launch& la
     if (local == launch.place.local) {
       add(plan.program, plan.load);
     } else {
-      const CopyProgram program = layout.program(coords_of(first + local, launch.sizes));
+      const CopyProgram program = program_of(layout, coords_in_role(role, launch, first + local));
       add(program, plan_load(program, plan.checkpoint));
     }
     cancel.check();
@@ -99,20 +107,32 @@ bool may_spread(const cli::ServeOptions& options, const Launch& launch) {
   return launch.sizes.world() > 1 && options.spread != Spread::kNever && writable;
 }
 
-RankPlan plan_rank(Group& group, const cli::ServeOptions& options, const Launch& launch,
-                   const Cancel& cancel) {
+std::optional<RankPlan> plan_rank(Group& group, const cli::ServeOptions& options,
+                                  const Launch& launch, const RankRole& role,
+                                  const RankPlan* target, const Cancel& cancel) {
   RankPlan plan;
-  plan.checkpoint = share_checkpoint(group, options.model, cancel);
-  plan.spec = layout_spec(plan.checkpoint, options.model.layout, options.model.hf_overrides);
-  const auto layout = open_layout(plan.checkpoint, plan.spec, options.model.layout, launch.sizes);
-  plan.program = layout->program(launch.coords);
+  plan.model = role.model;
+  const bool same_files = target != nullptr && role.model.model == target->model.model &&
+                          role.model.open.revision == target->model.open.revision;
+  plan.checkpoint = same_files ? target->checkpoint : share_checkpoint(group, role.model, cancel);
+  plan.spec = layout_spec(plan.checkpoint, role.model.layout, role.model.hf_overrides);
+  if (target != nullptr) {
+    if (const auto reason = cli::why_not_held(role.model, plan.spec)) {
+      if (group.rank() == 0) log::warn(*reason);
+      return std::nullopt;
+    }
+    follow_target(plan.model.layout, target->checkpoint, target->spec, target->model.layout);
+    check_draft(plan.model.layout.draft->method, plan.spec, target->spec, role.model.model);
+  }
+  const auto layout = open_layout(plan.checkpoint, plan.spec, plan.model.layout, role.sizes);
+  plan.program = program_of(*layout, role.coords);
   check_program(plan.program, plan.checkpoint);
   plan.load = plan_load(plan.program, plan.checkpoint);
-  log::info(fmt::format("{} tensors of {} files; this rank holds {} tensors in {}",
-                        plan.checkpoint.tensors.size(), plan.checkpoint.files.size(),
-                        plan.program.tensors.size(), format_bytes(plan.load.slabs.total_bytes())));
-  plan_reads(group, options, launch, *layout, cancel, plan);
-  group.barrier({"every rank's plan", cancel});
+  log::info(fmt::format("{}: {} tensors of {} files; this rank holds {} tensors in {}",
+                        role_name(role.role), plan.checkpoint.tensors.size(),
+                        plan.checkpoint.files.size(), plan.program.tensors.size(),
+                        format_bytes(plan.load.slabs.total_bytes())));
+  plan_reads(group, options, launch, role.role, *layout, cancel, plan);
   return plan;
 }
 

@@ -25,7 +25,7 @@ struct Residency {
   std::string shard_json;  // as in the manifest
   std::uint64_t generation = 1;
   std::uint64_t overhead_bytes = 0;  // device memory of this process above the weights, measured
-  int local_size = 1;                // daemons of this job in this directory
+  int local_size = 1;                // daemons of this job and role in this directory
   Fd manifest;                       // sealed memfd
   std::uint64_t tensor_count = 0;
   std::vector<SlabHandle> slabs;

@@ -82,7 +82,10 @@ TEST(ShardDescription, SurvivesItsJson) {
   shard.model = "org/name";
   shard.directory = "/path/\"with quotes\"";
   shard.hf_overrides = R"({"a":1})";
-  shard.request = {"hf", DType::kF16, {"a*", "b"}};
+  shard.request.layout = "hf";
+  shard.request.dtype = DType::kF16;
+  shard.request.ignore = {"a*", "b"};
+  shard.request.draft = DraftRequest{DraftMethod::kEagle3, 1003};
   shard.layout_version = 3;
   shard.role = Role::kDraft;
   shard.sizes = {2, 3, 4};
@@ -94,6 +97,7 @@ TEST(ShardDescription, SurvivesItsJson) {
   shard.attributes_json = R"({"layers":2})";
   EXPECT_EQ(shard_from_json(to_json(shard)), shard);
   shard.request.dtype.reset();
+  shard.request.draft.reset();
   shard.rank.ep.reset();
   EXPECT_EQ(shard_from_json(to_json(shard)), shard);
 }

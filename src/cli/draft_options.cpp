@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/draft_options.hpp"
+
+#include <fmt/format.h>
+
+#include "model/family.hpp"
+
+namespace preload::cli {
+
+std::optional<ModelOptions> draft_options(const ModelOptions& target) {
+  if (!target.speculative || !target.speculative->draft) return std::nullopt;
+  const SpeculativeConfig& config = *target.speculative;
+  ModelOptions draft = target;
+  draft.speculative.reset();
+  draft.hf_overrides.clear();  // vLLM lays them over the target's config alone
+  draft.layout.ignore.clear();
+  draft.layout.draft = DraftRequest{*config.draft};
+  if (!config.model.empty()) {
+    draft.model = config.model;
+    draft.open.revision = config.revision;
+  }
+  return draft;
+}
+
+ParallelSizes draft_sizes(const ParallelSizes& target) {
+  ParallelSizes sizes = target;
+  sizes.pp = 1;
+  return sizes;
+}
+
+std::optional<RankCoords> draft_coords(const RankCoords& target, const ParallelSizes& sizes) {
+  if (target.pp != sizes.pp - 1) return std::nullopt;
+  RankCoords coords = target;
+  coords.pp = 0;
+  return coords;
+}
+
+std::optional<std::string> why_not_held(const ModelOptions& target) {
+  if (!target.speculative || target.speculative->draft) return std::nullopt;
+  return fmt::format(
+      "speculative method {} has no weights that are held here: the engine loads what it needs "
+      "itself; the target is served all the same",
+      target.speculative->method);
+}
+
+std::optional<std::string> why_not_held(const ModelOptions& draft, const ModelSpec& spec) {
+  if (find_family(spec.architecture) != nullptr &&
+      !draft_architecture(draft.layout.draft->method, spec).empty()) {
+    return std::nullopt;
+  }
+  return fmt::format(
+      "there are no rules for the {} draft of {}: the engine loads it itself; the target is served "
+      "all the same",
+      draft_method_name(draft.layout.draft->method), spec.architecture);
+}
+
+}  // namespace preload::cli
