@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "load/file_system.hpp"
@@ -105,6 +106,11 @@ RankPlan plan_rank(Group& group, const cli::ServeOptions& options, const Launch&
   plan.checkpoint = share_checkpoint(group, options.model, cancel);
   plan.spec = parse_model_spec(plan.checkpoint.config_json, options.model.hf_overrides);
   const auto layout = open_layout(plan.checkpoint, plan.spec, options.model.layout, launch.sizes);
+  const LayoutNotes notes = layout->notes();
+  if (group.rank() == 0) {
+    for (const std::string& warning : notes.warnings) log::warn(warning);
+  }
+  if (!notes.unservable.empty()) throw Error(Errc::kModel, notes.unservable);
   plan.program = layout->program(launch.coords);
   check_program(plan.program, plan.checkpoint);
   plan.load = plan_load(plan.program, plan.checkpoint);
