@@ -14,6 +14,7 @@ std::optional<ModelOptions> draft_options(const ModelOptions& target) {
   draft.speculative.reset();
   draft.hf_overrides.clear();  // vLLM lays them over the target's config alone
   draft.layout.ignore.clear();
+  draft.stage_layers.clear();
   draft.layout.draft = DraftRequest{*config.draft};
   if (!config.model.empty()) {
     draft.model = config.model;
@@ -22,9 +23,11 @@ std::optional<ModelOptions> draft_options(const ModelOptions& target) {
   return draft;
 }
 
-ParallelSizes draft_sizes(const ParallelSizes& target) {
+ParallelSizes draft_sizes(const ModelOptions& draft, const ParallelSizes& target) {
   ParallelSizes sizes = target;
   sizes.pp = 1;
+  sizes.stage_layers.clear();
+  sizes.expert_parallel = sizes.expert_parallel && draft.layout.draft->method == DraftMethod::kMtp;
   return sizes;
 }
 

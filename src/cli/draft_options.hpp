@@ -13,8 +13,9 @@ namespace preload::cli {
 // none that is served. Its request is complete once follow_target has seen the target.
 std::optional<ModelOptions> draft_options(const ModelOptions& target);
 
-// A draft runs on the ranks of the target's last pipeline stage, as one stage.
-ParallelSizes draft_sizes(const ParallelSizes& target);
+// A draft runs on the ranks of the target's last pipeline stage, as one stage; experts are spread
+// where it has some.
+ParallelSizes draft_sizes(const ModelOptions& draft, const ParallelSizes& target);
 // A rank's place among the draft's ranks; nothing where it holds nothing of it.
 std::optional<RankCoords> draft_coords(const RankCoords& target, const ParallelSizes& sizes);
 

@@ -52,14 +52,14 @@ class Keys {
     const std::optional<RankCoords> coords = draft_coords(rank, sizes);
     if (!draft || !coords) return std::nullopt;
     const Checkpoint checkpoint = draft->model == model_.model ? checkpoint_ : open(*draft);
+    follow_target(draft->layout, checkpoint_, spec_, model_.layout);
     const ModelSpec spec = layout_spec(checkpoint, draft->layout, draft->hf_overrides);
     if (const auto reason = why_not_held(*draft, spec)) {
       log::warn(*reason);
       return std::nullopt;
     }
-    follow_target(draft->layout, checkpoint_, spec_, model_.layout);
     check_draft(draft->layout.draft->method, spec, spec_, draft->model);
-    return key_of(checkpoint, spec, draft->layout, draft_sizes(sizes), *coords);
+    return key_of(checkpoint, spec, draft->layout, draft_sizes(*draft, sizes), *coords);
   }
 
  private:

@@ -62,12 +62,21 @@ const OptionSpec* find_option(std::string_view command, std::string_view name, b
                   near ? fmt::format(": did you mean --{}?", *near) : "", command));
 }
 
+// Throws when the engine's flag is one that would change what is held.
+void refuse_engine_flag(const Spelling& spelling) {
+  for (const RefusedFlag& flag : refused_flags()) {
+    if ((spelling.is_long ? flag.name : flag.abbreviation) != spelling.name) continue;
+    throw Error(Errc::kUsage, fmt::format("--{} is refused: {}", flag.name, flag.because));
+  }
+}
+
 const OptionSpec& known_option(std::string_view command, const std::string& argument,
                                const Spelling& spelling,
                                const std::vector<std::string>& arguments) {
   const OptionSpec* option = find_option(command, spelling.name, spelling.is_long);
-  if (option == nullptr && spelling.is_long && find_option(command, "model", true) != nullptr) {
-    refuse_replaced_flag(command, spelling.name, arguments);
+  if (option == nullptr && find_option(command, "model", true) != nullptr) {
+    if (spelling.is_long) refuse_replaced_flag(command, spelling.name, arguments);
+    refuse_engine_flag(spelling);
   }
   if (option == nullptr || (spelling.path && option->value != "JSON")) {
     refuse_unknown(command, argument, spelling.name);

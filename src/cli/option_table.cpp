@@ -17,6 +17,15 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"tensor-parallel-size", "tp", "N", kModelCommands, "ranks that share each layer [1]"},
     {"pipeline-parallel-size", "pp", "N", kModelCommands, "stages that share the layers [1]"},
     {"data-parallel-size", "dp", "N", kModelCommands, "replicas [ranks / (tp * pp)]"},
+    {"pipeline-layers", "", "LIST", kModelCommands,
+     "layers of each stage, e.g. 10,11,11 [as even as can be, as vLLM splits them]"},
+    {"enable-expert-parallel", "ep", "", kModelCommands,
+     "spread whole experts over the dp * tp ranks of a stage instead of slicing each"},
+    {"expert-placement-strategy", "", "NAME", kModelCommands,
+     "linear (neighbours) or round_robin, where vLLM has it [linear]"},
+    {"all2all-backend", "", "NAME", kModelCommands,
+     "vLLM's all-to-all backend of expert parallelism, which decides whether shared experts are "
+     "sliced [allgather_reducescatter]"},
     {"dtype", "", "TYPE", kModelCommands,
      "auto, float16 (half), bfloat16 or float32 (float); auto is the config's type in the vllm "
      "layout and the stored types in hf [auto]"},
@@ -133,11 +142,31 @@ constexpr auto kReplaced = std::to_array<ReplacedFlag>({
     {"data-parallel-address", kBecauseMeet},
 });
 
+constexpr std::string_view kBecauseEplb =
+    "redundant experts move between ranks while the engine runs, and what is served never changes: "
+    "serve without them";
+constexpr std::string_view kBecauseContext =
+    "context parallelism is a dimension of ranks that is not built: use the data-, pipeline-, "
+    "tensor- and expert-parallel ones";
+constexpr std::string_view kBecauseElastic =
+    "the ranks of a job are fixed when it starts: start another for another size";
+constexpr auto kRefused = std::to_array<RefusedFlag>({
+    {"enable-eplb", "", kBecauseEplb},
+    {"eplb-config", "", kBecauseEplb},
+    {"num-redundant-experts", "", kBecauseEplb},
+    {"decode-context-parallel-size", "dcp", kBecauseContext},
+    {"prefill-context-parallel-size", "pcp", kBecauseContext},
+    {"dcp-q-replicate", "", kBecauseContext},
+    {"enable-elastic-ep", "", kBecauseElastic},
+    {"elastic-ep-max-dp-size", "", kBecauseElastic},
+});
+
 }  // namespace
 
 std::span<const OptionSpec> option_table() noexcept { return kOptions; }
 std::span<const CommandSpec> command_table() noexcept { return kCommands; }
 std::span<const ReplacedFlag> replaced_flags() noexcept { return kReplaced; }
+std::span<const RefusedFlag> refused_flags() noexcept { return kRefused; }
 
 const CommandSpec* find_command(std::string_view name) noexcept {
   const auto at = std::ranges::find(kCommands, name, &CommandSpec::name);

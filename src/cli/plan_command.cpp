@@ -20,8 +20,7 @@
 namespace preload::cli {
 namespace {
 
-// Ranks of the same stage and tensor-parallel rank hold the same share.
-using ShareId = std::pair<int, int>;  // pp, tp
+using ShareId = int;  // of ModelLayout::share_id
 
 void print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
@@ -75,7 +74,7 @@ class NodeReads {
     std::vector<ShareId> make_up;
     for (int rank = first; rank < first + count; ++rank) {
       ranks.push_back(coords_of(rank, sizes_));
-      make_up.emplace_back(ranks.back().pp, ranks.back().tp);
+      make_up.push_back(layout_.share_id(ranks.back()));
     }
     const auto [at, is_new] = known_.try_emplace(std::move(make_up));
     if (is_new) at->second = reckon(ranks);
@@ -124,9 +123,9 @@ class PlanPrinter {
     } else {
       print(
           fmt::format("{} ranks: dp {} x pp {} x tp {}\n{:>6} {:>5} {:>5} {:>5} {:>4} {:>5} "
-                      "{:>12} {:>12} {:>12} {:>12} {:>9}\n",
+                      "{:>5} {:>12} {:>12} {:>12} {:>12} {:>9}\n",
                       sizes_.world(), sizes_.dp, sizes_.pp, sizes_.tp, "rank", "node", "local",
-                      "dp", "pp", "tp", "holds", "reads", "sends", "receives", "seconds"));
+                      "dp", "pp", "tp", "ep", "holds", "reads", "sends", "receives", "seconds"));
     }
     for (int global = first; global <= last; ++global) {
       if (json_ && global > first) print(",");
@@ -143,6 +142,9 @@ class PlanPrinter {
   }
 
  private:
+  static std::string ep_text(const RankCoords& rank, std::string_view off) {
+    return rank.ep ? fmt::format("{}", *rank.ep) : std::string(off);
+  }
   static int first_of(const RankPlace& place) noexcept { return place.global - place.local; }
   const NodeReads::Node& node_of(const RankPlace& place) {
     return reads_.of(first_of(place), place.local_size);
@@ -155,17 +157,17 @@ class PlanPrinter {
     if (json_) {
       print(fmt::format(
           "{{\"global\":{},\"node\":{},\"local\":{},\"dp\":{},\"pp\":{},\"tp\":{},"
-          "\"ep\":null,\"bytes\":{},\"read_bytes\":{},\"gap_bytes\":{},\"sent_bytes\":{},"
+          "\"ep\":{},\"bytes\":{},\"read_bytes\":{},\"gap_bytes\":{},\"sent_bytes\":{},"
           "\"received_bytes\":{},\"seconds\":{:.3f}{}{}}}",
-          rank.global, place.node, place.local, rank.dp, rank.pp, rank.tp, held, reads.read_bytes,
-          reads.gap_bytes, reads.sent_bytes, reads.received_bytes, seconds,
+          rank.global, place.node, place.local, rank.dp, rank.pp, rank.tp, ep_text(rank, "null"),
+          held, reads.read_bytes, reads.gap_bytes, reads.sent_bytes, reads.received_bytes, seconds,
           summary_ ? "" : ",\"tensors\":", summary_ ? "" : tensors_of(rank)));
       return;
     }
     print(fmt::format(
-        "{:>6} {:>5} {:>5} {:>5} {:>4} {:>5} {:>12} {:>12} {:>12} {:>12} {:>9.3f}\n{}", rank.global,
-        place.node, place.local, rank.dp, rank.pp, rank.tp, format_bytes(held),
-        format_bytes(reads.read_bytes), format_bytes(reads.sent_bytes),
+        "{:>6} {:>5} {:>5} {:>5} {:>4} {:>5} {:>5} {:>12} {:>12} {:>12} {:>12} {:>9.3f}\n{}",
+        rank.global, place.node, place.local, rank.dp, rank.pp, rank.tp, ep_text(rank, "-"),
+        format_bytes(held), format_bytes(reads.read_bytes), format_bytes(reads.sent_bytes),
         format_bytes(reads.received_bytes), seconds, summary_ ? "" : tensors_of(rank)));
   }
 
@@ -192,14 +194,14 @@ class PlanPrinter {
   }
 
   ShareSize share_of(const RankCoords& rank) {
-    const auto [at, is_new] = shares_.try_emplace(ShareId{rank.pp, rank.tp});
+    const auto [at, is_new] = shares_.try_emplace(layout_.share_id(rank));
     if (is_new) at->second = layout_.share(rank);
     return at->second;
   }
 
   // Replicas print the text of the first; without replicas nothing is kept.
   std::string tensors_of(const RankCoords& rank) {
-    const ShareId id{rank.pp, rank.tp};
+    const ShareId id = layout_.share_id(rank);
     if (const auto known = texts_.find(id); known != texts_.end()) return known->second;
     const CopyProgram program = layout_.program(rank);
     std::string text = json_ ? tensors_json(program) : tensors_table(program);
@@ -256,7 +258,7 @@ int run_plan(const Arguments& arguments) {
     throw Error(Errc::kUsage,
                 fmt::format("--rank {}: of {} ranks the last is {}", *only, *ranks, *ranks - 1));
   }
-  const ParallelSizes sizes = parallel_sizes(*ranks, model.dp, model.pp, model.tp);
+  const ParallelSizes sizes = job_sizes(model, *ranks);
   const std::vector<RankPlace> places = place_ranks(*ranks, options.number("nodes", 1).value_or(1));
 
   const LinkRates rates = link_rates(options);
@@ -264,6 +266,9 @@ int run_plan(const Arguments& arguments) {
   const ModelSpec spec = layout_spec(checkpoint, model.layout, model.hf_overrides);
   const auto layout = open_layout(checkpoint, spec, model.layout, sizes);
   for (const std::string& warning : checkpoint.warnings) log::warn(warning);
+  const LayoutNotes notes = layout->notes();
+  for (const std::string& warning : notes.warnings) log::warn(warning);
+  if (!notes.unservable.empty()) log::warn(fmt::format("serve refuses this: {}", notes.unservable));
   PlanPrinter(*layout, sizes, places, NodeReads(*layout, sizes, spread_option(options), rates),
               options.has("json"), options.has("summary"))
       .print_ranks(only.value_or(0), only.value_or(*ranks - 1));

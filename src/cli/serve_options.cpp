@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "model/expert_share.hpp"
 
 namespace preload::cli {
 namespace {
@@ -56,6 +57,36 @@ std::string check_slot(std::string slot) {
   return slot;
 }
 
+// "10,11,11": the layers of each of `stages`.
+std::vector<int> parse_stage_layers(const std::string& text, int stages) {
+  std::vector<int> layers;
+  for (const char *at = text.data(), *end = at + text.size(); at <= end; ++at) {
+    int count = 0;
+    const auto [next, failure] = std::from_chars(at, end, count);
+    if (failure != std::errc{} || count < 1 || (next != end && *next != ',')) {
+      throw Error(Errc::kUsage,
+                  fmt::format("--pipeline-layers must be numbers of layers, 1 or more, with commas "
+                              "between, e.g. 10,11,11: '{}'",
+                              text));
+    }
+    layers.push_back(count);
+    at = next;
+  }
+  if (layers.size() != static_cast<std::size_t>(stages)) {
+    throw Error(Errc::kUsage, fmt::format("--pipeline-layers {} names {} stages, "
+                                          "--pipeline-parallel-size is {}",
+                                          text, layers.size(), stages));
+  }
+  return layers;
+}
+
+// The sizes without the ranks' number, which only a launcher or the sizes themselves give.
+ParallelSizes with_rules(ParallelSizes sizes, const ModelOptions& model) {
+  sizes.expert_parallel = model.expert_parallel;
+  sizes.stage_layers = model.stage_layers;
+  return sizes;
+}
+
 unsigned parse_uid(const std::string& text) {
   unsigned uid = 0;
   const char* end = text.data() + text.size();
@@ -77,6 +108,16 @@ ModelOptions model_options(const ParsedOptions& options) {
   model.tp = options.number("tensor-parallel-size", 1).value_or(1);
   model.pp = options.number("pipeline-parallel-size", 1).value_or(1);
   model.dp = options.number("data-parallel-size", 1);
+  model.expert_parallel = options.has("enable-expert-parallel");
+  if (const auto layers = options.text("pipeline-layers")) {
+    model.stage_layers = parse_stage_layers(*layers, model.pp);
+  }
+  if (options.choice("expert-placement-strategy", {"linear", "round_robin"}).value_or(0) == 1) {
+    model.layout.placement = ExpertPlacement::kRoundRobin;
+  }
+  if (options.choice("all2all-backend", all2all_backends())) {
+    model.layout.all2all_backend = *options.text("all2all-backend");
+  }
   model.open.revision = options.text("revision").value_or("main");
   model.open.rebuild_index = options.has("rebuild-index");
   check_load_format(options);
@@ -107,7 +148,11 @@ ParallelSizes own_sizes(const ModelOptions& model) {
   if (dp > most / model.pp || dp * model.pp > most / model.tp) {
     throw Error(Errc::kUsage, "the parallel sizes make more ranks than any launcher starts");
   }
-  return {static_cast<int>(dp), model.pp, model.tp};
+  return with_rules({static_cast<int>(dp), model.pp, model.tp}, model);
+}
+
+ParallelSizes job_sizes(const ModelOptions& model, int world) {
+  return with_rules(parallel_sizes(world, model.dp, model.pp, model.tp), model);
 }
 
 int rank_option(const ParsedOptions& options, const ParallelSizes& sizes) {

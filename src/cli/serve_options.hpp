@@ -29,6 +29,8 @@ struct ModelOptions {
   std::optional<int> dp;
   int pp = 1;
   int tp = 1;
+  bool expert_parallel = false;
+  std::vector<int> stage_layers;  // --pipeline-layers; empty: as vLLM splits them
 };
 
 struct ServeOptions {
@@ -49,6 +51,8 @@ struct ServeOptions {
 // What selects bytes and layout, for every command that takes a model. `model` stays empty when it
 // is not given.
 ModelOptions model_options(const ParsedOptions& options);
+// The sizes of a job of `world` ranks.
+ParallelSizes job_sizes(const ModelOptions& model, int world);
 // The job that the sizes themselves make, where no launcher says how many ranks there are.
 ParallelSizes own_sizes(const ModelOptions& model);
 // --rank, 0 unless given; throws Error(kUsage) when the job has no such rank.

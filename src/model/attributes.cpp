@@ -6,9 +6,9 @@
 namespace preload {
 
 std::string attributes_json(const ModelSpec& spec, const std::optional<DType>& dtype,
-                            const Interval& layers) {
+                            const Interval& layers, const std::optional<DraftOwns>& draft) {
   using nlohmann::json;
-  return json{
+  json attributes{
       {"architecture", spec.architecture},
       {"model_type", spec.model_type},
       {"dtype", dtype ? json(dtype_name(*dtype)) : json(nullptr)},
@@ -17,8 +17,12 @@ std::string attributes_json(const ModelSpec& spec, const std::optional<DType>& d
       {"first_layer", layers.begin},
       {"layers", layers.count},
       {"tie_word_embeddings", spec.tie_word_embeddings},
+  };
+  if (draft) {
+    attributes["has_own_embed_tokens"] = draft->embed_tokens;
+    attributes["has_own_lm_head"] = draft->lm_head;
   }
-      .dump();
+  return attributes.dump();
 }
 
 }  // namespace preload

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "model/family.hpp"
+#include "model/extents.hpp"
 
 // Rules that dense decoder families share. A family file lists those it has, in its engine's order.
 namespace preload::decoder {
@@ -9,41 +9,41 @@ namespace preload::decoder {
 inline constexpr std::string_view kLayerPrefix = "model.layers.";
 
 inline constexpr Part kEmbeddingPart[] = {
-    {"model.embed_tokens.weight", Split::kVocabRows, Extent::kVocab, Extent::kHidden}};
+    {"model.embed_tokens.weight", Split::kVocabRows, extent::kVocab, extent::kHidden}};
 inline constexpr Part kQkvWeightParts[] = {
-    {"self_attn.q_proj.weight", Split::kQueryHeads, Extent::kQuery, Extent::kHidden},
-    {"self_attn.k_proj.weight", Split::kKvHeads, Extent::kKeyValue, Extent::kHidden},
-    {"self_attn.v_proj.weight", Split::kKvHeads, Extent::kKeyValue, Extent::kHidden}};
+    {"self_attn.q_proj.weight", Split::kQueryHeads, extent::kQuery, extent::kHidden},
+    {"self_attn.k_proj.weight", Split::kKvHeads, extent::kKeyValue, extent::kHidden},
+    {"self_attn.v_proj.weight", Split::kKvHeads, extent::kKeyValue, extent::kHidden}};
 inline constexpr Part kQkvBiasParts[] = {
-    {"self_attn.q_proj.bias", Split::kQueryHeads, Extent::kQuery},
-    {"self_attn.k_proj.bias", Split::kKvHeads, Extent::kKeyValue},
-    {"self_attn.v_proj.bias", Split::kKvHeads, Extent::kKeyValue}};
+    {"self_attn.q_proj.bias", Split::kQueryHeads, extent::kQuery},
+    {"self_attn.k_proj.bias", Split::kKvHeads, extent::kKeyValue},
+    {"self_attn.v_proj.bias", Split::kKvHeads, extent::kKeyValue}};
 inline constexpr Part kOutputWeightPart[] = {
-    {"self_attn.o_proj.weight", Split::kColumns, Extent::kHidden, Extent::kQuery}};
+    {"self_attn.o_proj.weight", Split::kColumns, extent::kHidden, extent::kQuery}};
 // The bias of a layer that sums over ranks is whole on every rank; the engine adds it once.
 inline constexpr Part kOutputBiasPart[] = {
-    {"self_attn.o_proj.bias", Split::kReplicated, Extent::kHidden}};
+    {"self_attn.o_proj.bias", Split::kReplicated, extent::kHidden}};
 inline constexpr Part kQueryNormPart[] = {
-    {"self_attn.q_norm.weight", Split::kReplicated, Extent::kHeadDim}};
+    {"self_attn.q_norm.weight", Split::kReplicated, extent::kHeadDim}};
 inline constexpr Part kKeyNormPart[] = {
-    {"self_attn.k_norm.weight", Split::kReplicated, Extent::kHeadDim}};
+    {"self_attn.k_norm.weight", Split::kReplicated, extent::kHeadDim}};
 inline constexpr Part kGateUpWeightParts[] = {
-    {"mlp.gate_proj.weight", Split::kRows, Extent::kIntermediate, Extent::kHidden},
-    {"mlp.up_proj.weight", Split::kRows, Extent::kIntermediate, Extent::kHidden}};
+    {"mlp.gate_proj.weight", Split::kRows, extent::kIntermediate, extent::kHidden},
+    {"mlp.up_proj.weight", Split::kRows, extent::kIntermediate, extent::kHidden}};
 inline constexpr Part kGateUpBiasParts[] = {
-    {"mlp.gate_proj.bias", Split::kRows, Extent::kIntermediate},
-    {"mlp.up_proj.bias", Split::kRows, Extent::kIntermediate}};
+    {"mlp.gate_proj.bias", Split::kRows, extent::kIntermediate},
+    {"mlp.up_proj.bias", Split::kRows, extent::kIntermediate}};
 inline constexpr Part kDownWeightPart[] = {
-    {"mlp.down_proj.weight", Split::kColumns, Extent::kHidden, Extent::kIntermediate}};
+    {"mlp.down_proj.weight", Split::kColumns, extent::kHidden, extent::kIntermediate}};
 inline constexpr Part kDownBiasPart[] = {
-    {"mlp.down_proj.bias", Split::kReplicated, Extent::kHidden}};
+    {"mlp.down_proj.bias", Split::kReplicated, extent::kHidden}};
 inline constexpr Part kInputNormPart[] = {
-    {"input_layernorm.weight", Split::kReplicated, Extent::kHidden}};
+    {"input_layernorm.weight", Split::kReplicated, extent::kHidden}};
 inline constexpr Part kPostAttentionNormPart[] = {
-    {"post_attention_layernorm.weight", Split::kReplicated, Extent::kHidden}};
-inline constexpr Part kNormPart[] = {{"model.norm.weight", Split::kReplicated, Extent::kHidden}};
+    {"post_attention_layernorm.weight", Split::kReplicated, extent::kHidden}};
+inline constexpr Part kNormPart[] = {{"model.norm.weight", Split::kReplicated, extent::kHidden}};
 inline constexpr Part kHeadPart[] = {
-    {"lm_head.weight", Split::kVocabRows, Extent::kVocab, Extent::kHidden}};
+    {"lm_head.weight", Split::kVocabRows, extent::kVocab, extent::kHidden}};
 
 inline constexpr std::string_view kMlpBiasRefusal =
     "vLLM 0.32 refuses biased MLPs (mlp_bias) on more than one tensor-parallel rank";
@@ -55,21 +55,21 @@ constexpr Rule qkv_bias(Presence presence) {
 }
 inline constexpr Rule kOutputWeight{Scope::kLayer, "self_attn.o_proj.weight", kOutputWeightPart};
 inline constexpr Rule kOutputBias{Scope::kLayer, "self_attn.o_proj.bias", kOutputBiasPart,
-                                  Presence::kAttentionBias};
+                                  presence::kAttentionBias};
 inline constexpr Rule kQueryNorm{Scope::kLayer, "self_attn.q_norm.weight", kQueryNormPart};
 inline constexpr Rule kKeyNorm{Scope::kLayer, "self_attn.k_norm.weight", kKeyNormPart};
 inline constexpr Rule kGateUpWeight{Scope::kLayer, "mlp.gate_up_proj.weight", kGateUpWeightParts};
 inline constexpr Rule kGateUpBias{
-    Scope::kLayer,  "mlp.gate_up_proj.bias", kGateUpBiasParts, Presence::kMlpBias, {},
+    Scope::kLayer,  "mlp.gate_up_proj.bias", kGateUpBiasParts, presence::kMlpBias, {},
     kMlpBiasRefusal};
 inline constexpr Rule kDownWeight{Scope::kLayer, "mlp.down_proj.weight", kDownWeightPart};
 inline constexpr Rule kDownBias{
-    Scope::kLayer, "mlp.down_proj.bias", kDownBiasPart, Presence::kMlpBias, {}, kMlpBiasRefusal};
+    Scope::kLayer, "mlp.down_proj.bias", kDownBiasPart, presence::kMlpBias, {}, kMlpBiasRefusal};
 inline constexpr Rule kInputNorm{Scope::kLayer, "input_layernorm.weight", kInputNormPart};
 inline constexpr Rule kPostAttentionNorm{Scope::kLayer, "post_attention_layernorm.weight",
                                          kPostAttentionNormPart};
 inline constexpr Rule kNorm{Scope::kLastStage, "model.norm.weight", kNormPart};
-inline constexpr Rule kHead{Scope::kLastStage, "lm_head.weight", kHeadPart, Presence::kAlways,
+inline constexpr Rule kHead{Scope::kLastStage, "lm_head.weight", kHeadPart, presence::kAlways,
                             "model.embed_tokens.weight"};
 
 // Tables of rotary positions that older exporters stored; engines compute them (vLLM's

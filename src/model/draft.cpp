@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.hpp"
@@ -55,6 +56,22 @@ std::string draft_architecture(DraftMethod method, const ModelSpec& spec) {
       return of.starts_with("Eagle3") || of.ends_with("Eagle3") ? of : "Eagle3" + of;
   }
   return {};
+}
+
+std::string draft_overrides(const std::string& config_json, const std::string& architecture) {
+  nlohmann::json overrides{{"architectures", {architecture}}};
+  const nlohmann::json config = nlohmann::json::parse(config_json, nullptr, false);
+  const auto eagle = config.is_object() ? config.find("eagle_config") : config.end();
+  if (eagle == config.end() || !eagle->is_object()) return overrides.dump();
+  for (const char* name : {"use_aux_hidden_state", "norm_before_fc"}) {
+    if (eagle->contains(name)) overrides[name] = eagle->at(name);
+  }
+  const auto layers = eagle->find("eagle_aux_hidden_state_layer_ids");
+  if (layers != eagle->end() && layers->is_array() && !layers->empty() &&
+      !config.contains("num_aux_hidden_states")) {
+    overrides["num_aux_hidden_states"] = layers->size();
+  }
+  return overrides.dump();
 }
 
 void follow_target(LayoutRequest& draft, const Checkpoint& target, const ModelSpec& target_spec,

@@ -30,6 +30,10 @@ struct DraftRequest {
 // none.
 std::string draft_architecture(DraftMethod method, const ModelSpec& spec);
 
+// What is laid over a draft's config: its architecture, and what EAGLE3 keeps one level down. (A
+// user's overrides are for the target alone, as in vLLM.)
+std::string draft_overrides(const std::string& config_json, const std::string& architecture);
+
 // Completes the request for a draft by what it takes over from its target: the engine holds it in
 // the target's type.
 void follow_target(LayoutRequest& draft, const Checkpoint& target, const ModelSpec& target_spec,

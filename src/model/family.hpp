@@ -2,27 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
+
+#include "model/copy_program.hpp"
+#include "plan/shards.hpp"
 
 namespace preload {
 
-// A model family as data: which stored tensors make which of the engine's tensors, and how tensor-
-// parallel ranks share each. Both layouts follow from the same rules.
+struct ModelSpec;
 
-// Sizes of a stored tensor's axes, by what the config calls them.
-enum class Extent : std::uint8_t {
-  kOne,  // no such axis
-  kHidden,
-  kIntermediate,
-  kVocab,
-  kHeadDim,
-  kQuery,     // num_attention_heads * head_dim
-  kKeyValue,  // num_key_value_heads * head_dim
+// A model family as data: which stored tensors make which of the engine's tensors, and how the
+// ranks share each. All layouts follow from the same rules.
+
+// The size of a tensor's axis by what the config says; how a message explains it.
+struct Extent {
+  std::string_view text;
+  std::int64_t (*of)(const ModelSpec&) = nullptr;  // nullptr: there is no such axis
 };
 
-// How the ranks share a stored tensor. All but kColumns cut its first axis.
+// How the tensor-parallel ranks share a tensor. All but kColumns cut the first axis. Experts are
+// shared by the ranks that hold the same experts.
 enum class Split : std::uint8_t {
   kReplicated,
   kRows,        // equal parts
@@ -30,32 +31,84 @@ enum class Split : std::uint8_t {
   kVocabRows,   // padded, then equal parts; not for tensors of a layer
   kQueryHeads,  // whole heads
   kKvHeads,     // whole heads, replicas where there are fewer heads than ranks
+  kFirstRank,   // whole on the first rank, zeros on the others: what all ranks add up
 };
 
 // Where in the model a rule's tensors lie, which decides the pipeline stage.
 enum class Scope : std::uint8_t { kFirstStage, kLayer, kLastStage };
 
-// Which configs have the tensor at all.
-enum class Presence : std::uint8_t { kAlways, kQkvBias, kAttentionBias, kMlpBias };
+// The layers that have the tensor, where a model has two kinds: without experts and with, or the
+// first of a draft, which joins two inputs, and those behind it.
+enum class Layers : std::uint8_t { kAll, kDense, kSparse, kFirst, kLater };
 
-// One stored tensor of a rule.
+// Whether a config has the tensor; nullptr: always.
+using Presence = bool (*)(const ModelSpec&);
+
+// What a rule takes of one stored tensor. Parts of the same name that follow each other in a rule
+// follow each other in the stored tensor too.
 struct Part {
-  std::string_view stored;  // within the layer, or the whole name outside of layers
+  // Within the layer, or the whole name outside of layers. Of an expert's tensor '*' stands for its
+  // number; without it all experts are in one tensor, along its first axis.
+  std::string_view stored;
   Split split = Split::kReplicated;
-  Extent rows = Extent::kOne;
-  Extent columns = Extent::kOne;  // kOne: the tensor has one axis
+  Extent rows = {};         // of the engine's tensor
+  Extent columns = {};      // without: the tensor has one axis
+  bool transposed = false;  // stored with columns first
 };
 
-// One of the engine's tensors: its parts one after the other along the first axis.
+// What a rule's tensor belongs to, which decides the ranks that share it.
+enum class Share : std::uint8_t {
+  kModel,         // tensor-parallel ranks
+  kExperts,       // one slice an expert along a further first axis, of the experts a rank holds
+  kSharedExpert,  // as kModel, but whole on every rank under sequence-parallel MoE
+};
+
+// One of the engine's tensors: its parts one after the other along the first axis that is not the
+// experts'; or another name of one; or a constant.
 struct Rule {
   Scope scope = Scope::kLayer;
   std::string_view target;  // the engine's name, as `stored` within the layer
-  std::span<const Part> parts;
-  Presence presence = Presence::kAlways;
+  std::span<const Part> parts = {};
+  Presence presence = nullptr;
   // With tie_word_embeddings this is another name of that target of the first stage.
   std::string_view tied_to = {};
   // Why the engine refuses it on more than one tensor-parallel rank; empty when it does not.
   std::string_view tp_refusal = {};
+  Layers layers = Layers::kAll;
+  Share share = Share::kModel;
+  std::optional<DType> dtype = {};      // whatever --dtype says
+  std::string_view alias_of = {};       // another name of that target of the same layer; no parts
+  std::optional<double> constant = {};  // a scalar that nothing stores and the engine may write to
+  TensorKind kind = TensorKind::kParam;
+  // Left out where the checkpoint lacks it: of a draft the engine then takes the target's.
+  bool if_stored = false;
+  bool outside_block = false;  // see Draft::block
+};
+
+// What a family with experts adds.
+struct Experts {
+  bool (*sparse)(const ModelSpec&, std::int64_t layer) = nullptr;  // whether the layer has experts
+  // Config field of the number of expert groups, on which round-robin placement depends; empty:
+  // the engine is told of none.
+  std::string_view groups = {};
+  bool even = false;  // the engine's loader wants the same number of experts on every rank
+};
+
+// How a draft's checkpoint calls what its rules call something beginning with `name`. '#' is the
+// number of its first layer.
+struct StoredName {
+  std::string_view name;
+  std::string_view stored;
+};
+
+// What a family of draft models adds.
+struct Draft {
+  // Its layers, by their numbers in the engine; nullptr: this is no draft.
+  Interval (*layers)(const ModelSpec&) = nullptr;
+  std::span<const StoredName> names = {};  // the first that is stored counts
+  bool joins = false;                      // its layers are kFirst and kLater
+  bool in_target = false;       // it lies in its target's checkpoint, whose other tensors it lacks
+  std::string_view block = {};  // before the engine's names of a layer, as "mtp_block."
 };
 
 struct Family {
@@ -63,6 +116,14 @@ struct Family {
   std::string_view layer_prefix;              // "model.layers.", then the number, then "."
   std::span<const Rule> rules;                // in the engine's order within each scope
   std::span<const std::string_view> ignored;  // globs of stored tensors that the engine skips too
+  Experts experts = {};
+  // The engine builds what lies before and behind the layers on every pipeline stage.
+  bool ends_on_every_stage = false;
+  // Config field of the number of layers behind the last that only a draft model uses.
+  std::string_view draft_layers = {};
+  Draft draft = {};
+
+  bool is_draft() const noexcept { return draft.layers != nullptr; }
 };
 
 // The family of an architecture; nullptr when there are no rules for it.

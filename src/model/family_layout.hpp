@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
+#include "model/attributes.hpp"
 #include "model/family.hpp"
+#include "model/layout_rules.hpp"
 #include "model/model_layout.hpp"
 #include "model/node_reads.hpp"
+#include "model/part_shard.hpp"
 
 namespace preload {
 
-// The layout of a family with rules: `vllm` takes each rule as one tensor, `hf` each of its parts.
+// The layout of a family with rules: `vllm` takes each rule as one tensor, `hf` each stored tensor
+// that rules take something of.
 class FamilyLayout final : public ModelLayout {
  public:
   FamilyLayout(const Family& family, const Checkpoint& checkpoint, const ModelSpec& spec,
@@ -20,39 +25,67 @@ class FamilyLayout final : public ModelLayout {
   ShareSize share(const RankCoords& rank) const override;
   std::vector<RankReads> node_reads(std::span<const RankCoords> node,
                                     std::uint64_t least_bytes) const override;
+  int share_id(const RankCoords& rank) const noexcept override;
+  LayoutNotes notes() const override;
 
  private:
-  // The rules of one scope that this config has, and the source tensors of their parts: for layers
-  // those of layer 0, of layer 1, and so on.
+  // The rules of one scope, and of one kind of layer.
   struct Section {
-    std::vector<const Rule*> rules;
-    std::vector<std::uint32_t> sources;
-    std::size_t parts = 0;
+    std::vector<LayoutRule> rules;
+    std::size_t sources = 0;  // source tensors of an instance: one a part, or one a part and expert
+  };
+  // A section with source tensors: what lies before the layers, a layer, what lies behind them.
+  struct Instance {
+    const Section* section = nullptr;
+    std::size_t first = 0;   // of sources_
+    std::uint32_t kind = 0;  // instances of one kind have the same rules and stored types
   };
   class Matcher;
   class Builder;
+  class Reads;
 
-  bool tied(const Rule& rule) const noexcept;           // here it is another name
-  bool is_tie_target(const Rule& rule) const noexcept;  // another rule is tied to it
-  DType target_dtype(DType stored) const noexcept;
-  ShareSize share_of(const Rule& rule, const std::uint32_t* sources, int tp_rank) const;
-  // The ranks `members` of `node` need the rule.
-  void add_reads(const Rule& rule, const std::uint32_t* sources,
-                 std::span<const std::uint32_t> members, std::span<const RankCoords> node,
-                 NodeReadSums& sums) const;
+  bool tied(const LayoutRule& rule) const noexcept;           // here it is another name
+  bool is_tie_target(const LayoutRule& rule) const noexcept;  // another rule is tied to it
+  bool has_first(const RankCoords& rank, const LayoutRule& rule) const noexcept;
+  bool has_last(const RankCoords& rank) const noexcept;
+  Interval layers_of(const RankCoords& rank) const noexcept;
+  RankShare rank_share(const RankCoords& rank) const;
+  std::optional<DraftOwns> draft_owns() const;
+  std::size_t kind_of(std::int64_t layer) const;     // of the two kinds that a model may have
+  std::string layer_name(std::int64_t layer) const;  // "model.layers.7."
+  std::size_t sources_of(const LayoutPart& part) const noexcept;
+  DType target_dtype(const LayoutRule& rule, DType stored) const noexcept;
+  DType stored_dtype(std::size_t source) const noexcept;
+  ShareSize share_of(const LayoutRule& rule, std::size_t first, const RankShare& rank) const;
+  // Calls visit(rule, first) for the rules of an instance that have source tensors, with the place
+  // of the first of these.
+  template <class Visit>
+  void each_rule(const Instance& instance, const Visit& visit) const {
+    std::size_t first = instance.first;
+    for (const LayoutRule& rule : instance.section->rules) {
+      if (tied(rule)) continue;
+      visit(rule, first);
+      for (const LayoutPart& part : rule.parts) first += sources_of(part);
+    }
+  }
 
   const Family& family_;
   const Checkpoint& checkpoint_;
   const ModelSpec& spec_;
-  ParallelSizes sizes_;
-  Role role_;
-  bool fused_;                  // the engine's tensors, not the stored ones
-  std::optional<DType> dtype_;  // of all floats; unset: as stored
-  Section first_;
-  Section layer_;
-  Section last_;
+  const LayoutRequest request_;
+  const ParallelSizes sizes_;
+  const Interval numbers_;            // of all layers: where they begin, and how many there are
+  const bool fused_;                  // the engine's tensors, not the stored ones
+  const std::optional<DType> dtype_;  // of all floats; unset: as stored
+  Section first_section_;
+  std::array<Section, 2> layer_sections_;  // by kind_of
+  Section last_section_;
+  std::vector<std::uint32_t> sources_;
+  Instance first_;
+  std::vector<Instance> layers_;
+  Instance last_;
+  std::vector<std::size_t> kinds_;  // of layers: one of each kind
   std::vector<LeftAlone> left_alone_;
-  std::vector<ShareSize> layer_sums_;  // of layers [0, i); the same on every tp rank
 };
 
 }  // namespace preload

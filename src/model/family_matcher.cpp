@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "checkpoint/problems.hpp"
@@ -14,20 +17,6 @@ namespace preload {
 namespace {
 
 constexpr std::size_t kListed = 64;  // names in one line of a refusal
-
-bool present(Presence presence, const ModelSpec& spec) {
-  switch (presence) {
-    case Presence::kAlways:
-      return true;
-    case Presence::kQkvBias:
-      return spec.qkv_bias;
-    case Presence::kAttentionBias:
-      return spec.attention_bias;
-    case Presence::kMlpBias:
-      return spec.mlp_bias;
-  }
-  return false;
-}
 
 // "1 tensor", "3 tensors".
 std::string count_tensors(std::size_t count) {
@@ -42,22 +31,26 @@ FamilyLayout::Matcher::Matcher(FamilyLayout& layout)
       consumed_(layout.checkpoint_.tensors.size(), false),
       reasons_(layout.checkpoint_.tensors.size()) {}
 
-void FamilyLayout::Matcher::run(const LayoutRequest& request) {
+void FamilyLayout::Matcher::run() {
   check_numbers();
   throw_if_any();
   select_rules();
-  match(layout_.first_, "");
-  layout_.layer_.sources.reserve(
-      std::min(layout_.layer_.parts * static_cast<std::size_t>(layout_.spec_.num_hidden_layers),
-               layout_.checkpoint_.tensors.size()));
-  for (std::int64_t layer = 0; layer < layout_.spec_.num_hidden_layers; ++layer) {
+  throw_if_any();
+  check_parallelism();
+  layout_.first_ = match(layout_.first_section_, "");
+  const auto layers = static_cast<std::size_t>(layout_.numbers_.count);
+  for (std::size_t layer = 0; layer < layers; ++layer) {
     // A config that promises far more layers than are stored is one fault, not thousands.
     if (missing_.size() > layout_.checkpoint_.tensors.size() + kListed) break;
-    match(layout_.layer_, fmt::format("{}{}.", layout_.family_.layer_prefix, layer));
+    const auto number = static_cast<std::int64_t>(layer);
+    layout_.layers_.push_back(
+        match(layout_.layer_sections_[layout_.kind_of(number)], layout_.layer_name(number)));
   }
-  match(layout_.last_, "");
+  layout_.last_ = match(layout_.last_section_, "");
   leave_tied_alone();
-  sort_out(request);
+  leave_draft_layers_alone();
+  leave_target_alone();
+  sort_out();
   throw_if_any();
 }
 
@@ -65,13 +58,19 @@ void FamilyLayout::Matcher::check_numbers() {
   const ModelSpec& spec = layout_.spec_;
   const std::pair<std::string_view, std::int64_t> needed[] = {
       {"hidden_size", spec.hidden_size},
-      {"intermediate_size", spec.intermediate_size},
       {"num_hidden_layers", spec.num_hidden_layers},
       {"num_attention_heads", spec.num_attention_heads},
       {"vocab_size", spec.vocab_size},
   };
   for (const auto& [name, value] : needed) {
     if (value < 1) problems_.push_back(fmt::format("config.json states no \"{}\"", name));
+  }
+  if (layout_.family_.experts.sparse && spec.num_experts < 1) {
+    problems_.emplace_back("config.json states no number of experts");
+  }
+  if (layout_.family_.draft.in_target && layout_.numbers_.count < 1) {
+    problems_.emplace_back(
+        "config.json states no layers behind the model's last one that a draft could consist of");
   }
   if (!problems_.empty()) return;
   if (spec.head_dim < 1) {
@@ -80,56 +79,146 @@ void FamilyLayout::Matcher::check_numbers() {
                     "config.json states no \"head_dim\"",
                     spec.hidden_size, spec.num_attention_heads));
   }
-  if (layout_.sizes_.pp > spec.num_hidden_layers) {
+}
+
+void FamilyLayout::Matcher::check_parallelism() {
+  const ModelSpec& spec = layout_.spec_;
+  const ParallelSizes& sizes = layout_.sizes_;
+  const auto& stages = sizes.stage_layers;
+  if (sizes.pp > 1 && sizes.pp > spec.num_hidden_layers) {
     problems_.push_back(
         fmt::format("num_hidden_layers {} cannot be split over "
                     "--pipeline-parallel-size {} stages",
-                    spec.num_hidden_layers, layout_.sizes_.pp));
+                    spec.num_hidden_layers, sizes.pp));
+  }
+  const std::int64_t placed = std::accumulate(stages.begin(), stages.end(), std::int64_t{0});
+  if (!stages.empty() && placed != spec.num_hidden_layers) {
+    problems_.push_back(
+        fmt::format("--pipeline-layers {} places {} layers, num_hidden_layers is {}",
+                    fmt::join(stages, ","), placed, spec.num_hidden_layers));
+  }
+  const Experts& experts = layout_.family_.experts;
+  if (sizes.expert_parallel && !experts.sparse) {
+    problems_.push_back(
+        fmt::format("--enable-expert-parallel is for models with experts, which {} has not",
+                    spec.architecture));
+  }
+  const int ranks = sizes.dp * sizes.tp;
+  if (sizes.expert_parallel && experts.even && spec.num_experts % ranks != 0) {
+    problems_.push_back(fmt::format(
+        "{} experts do not divide by the {} ranks of expert parallelism (--data-parallel-size {} x "
+        "--tensor-parallel-size {}), and vLLM loads {} only where they do",
+        spec.num_experts, ranks, sizes.dp, sizes.tp, spec.architecture));
+  }
+  const RankShare share = layout_.rank_share(coords_of(0, sizes));
+  for (const Section* section : {&layout_.first_section_, &layout_.layer_sections_[0],
+                                 &layout_.layer_sections_[1], &layout_.last_section_}) {
+    for (const LayoutRule& rule : section->rules) {
+      if (layout_.tied(rule)) continue;
+      for (std::string& reason : indivisible(rule, spec, share)) {
+        if (std::ranges::find(problems_, reason) == problems_.end()) {
+          problems_.push_back(std::move(reason));
+        }
+      }
+    }
   }
 }
 
 void FamilyLayout::Matcher::select_rules() {
-  std::vector<const Rule*> sharded;
-  for (const Rule& rule : layout_.family_.rules) {
-    if (!present(rule.presence, layout_.spec_)) continue;
-    Section& section = rule.scope == Scope::kFirstStage ? layout_.first_
-                       : rule.scope == Scope::kLayer    ? layout_.layer_
-                                                        : layout_.last_;
-    section.rules.push_back(&rule);
+  const RuleStyle style = layout_.fused_ ? RuleStyle::kEngine : RuleStyle::kAsStored;
+  const auto select = [&](Section& section, Scope scope, Layers layers) {
+    section.rules = layout_rules(layout_.family_, layout_.spec_, scope, layers, style);
+    drop_what_is_not_stored(section, scope == Scope::kLayer ? layout_.layer_name(0) : "");
+    check_extents(section);
+    for (const LayoutRule& rule : section.rules) {
+      if (layout_.tied(rule)) continue;
+      for (const LayoutPart& part : rule.parts) section.sources += layout_.sources_of(part);
+    }
+  };
+  select(layout_.first_section_, Scope::kFirstStage, Layers::kAll);
+  // A config may have layers of one kind only; what the other kind needs is not asked for then.
+  const auto has = [&](std::size_t kind) {
+    for (std::int64_t layer = 0; layer < layout_.numbers_.count; ++layer) {
+      if (layout_.kind_of(layer) == kind) return true;
+    }
+    return false;
+  };
+  const bool joins = layout_.family_.draft.joins;
+  const Layers kinds[] = {joins ? Layers::kFirst : Layers::kDense,
+                          joins ? Layers::kLater : Layers::kSparse};
+  for (const std::size_t kind : {0, 1}) {
+    if (has(kind)) select(layout_.layer_sections_[kind], Scope::kLayer, kinds[kind]);
+  }
+  select(layout_.last_section_, Scope::kLastStage, Layers::kAll);
+}
+
+void FamilyLayout::Matcher::check_extents(const Section& section) {
+  const auto check = [&](const std::string& text, std::int64_t extent) {
+    if (extent > 0) return;
+    const bool field = text.find(' ') == std::string::npos;
+    std::string problem = field ? fmt::format("config.json states no \"{}\"", text)
+                                : fmt::format("config.json makes {} {}", text, extent);
+    if (std::ranges::find(problems_, problem) == problems_.end()) {
+      problems_.push_back(std::move(problem));
+    }
+  };
+  for (const LayoutRule& rule : section.rules) {
+    for (const LayoutPart& part : rule.parts) {
+      check(part.row_text, part.rows);
+      if (!part.one_axis()) check(part.column_text, part.columns);
+    }
+  }
+}
+
+FamilyLayout::Instance FamilyLayout::Matcher::match(const Section& section,
+                                                    const std::string& prefix) {
+  const Instance instance{&section, layout_.sources_.size(), 0};
+  for (const LayoutRule& rule : section.rules) {
     if (layout_.tied(rule)) continue;
-    section.parts += rule.parts.size();
-    sharded.push_back(&rule);
+    for (const LayoutPart& part : rule.parts) {
+      name_.assign(prefix).append(part.stored);
+      if (!part.per_expert) {
+        match_source(part);
+        continue;
+      }
+      const std::size_t star = prefix.size() + part.stored.find('*');
+      const std::string behind = name_.substr(star + 1);
+      for (std::int64_t expert = 0; expert < layout_.spec_.num_experts; ++expert) {
+        name_.resize(star);
+        fmt::format_to(std::back_inserter(name_), "{}", expert);
+        name_.append(behind);
+        match_source(part);
+      }
+    }
   }
-  problems_ = indivisible(sharded, layout_.spec_, layout_.sizes_.tp);
+  return instance;
 }
 
-void FamilyLayout::Matcher::match(Section& section, const std::string& prefix) {
-  for (const Rule* rule : section.rules) {
-    if (layout_.tied(*rule)) continue;
-    for (const Part& part : rule->parts) match_part(section, part, prefix);
-  }
-}
-
-void FamilyLayout::Matcher::match_part(Section& section, const Part& part,
-                                       const std::string& prefix) {
-  name_.assign(prefix).append(part.stored);
-  const std::optional<std::uint32_t> index = names_.find(name_);
+void FamilyLayout::Matcher::match_source(const LayoutPart& part) {
+  const std::optional<std::uint32_t> index = find(name_);
   if (!index) {
-    missing_.push_back(name_);
+    const auto& names = layout_.family_.draft.names;
+    const auto at = std::ranges::find_if(
+        names, [&](const StoredName& stored) { return name_.starts_with(stored.name); });
+    std::string name = at == names.end() ? name_ : stored_name(name_, *at);
+    if (missing_.empty() || missing_.back() != name) missing_.push_back(std::move(name));
     return;
   }
-  section.sources.push_back(*index);
+  layout_.sources_.push_back(*index);
   consumed_[*index] = true;
   check_tensor(layout_.checkpoint_.tensors[*index], part);
 }
 
-void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const Part& part) {
-  const Dims wanted = stored_shape(part, layout_.spec_);
+void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const LayoutPart& part) {
+  const Dims wanted = stored_shape(part);
   if (tensor.shape != wanted) {
-    std::string meaning(extent_text(part.rows));
-    if (part.columns != Extent::kOne) meaning += fmt::format(", {}", extent_text(part.columns));
     shapes_.push_back(fmt::format("{} is {}, the config makes it {} ({})", tensor.name,
-                                  to_string(tensor.shape), to_string(wanted), meaning));
+                                  to_string(tensor.shape), to_string(wanted),
+                                  stored_shape_text(part)));
+  } else if (part.exact) {
+    if (tensor.dtype == *part.exact) return;
+    shapes_.push_back(fmt::format("{} is stored as {}, it must be {}", tensor.name,
+                                  dtype_name(tensor.dtype), dtype_name(*part.exact)));
   } else if (layout_.fused_ && !is_wide_float(tensor.dtype)) {
     shapes_.push_back(
         fmt::format("{} is stored as {}, the vllm layout needs a float of 16 bits or "
@@ -139,36 +228,86 @@ void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const Part&
 }
 
 void FamilyLayout::Matcher::leave_tied_alone() {
-  for (const Rule* rule : layout_.last_.rules) {
-    if (!layout_.tied(*rule)) continue;
-    for (const Part& part : rule->parts) {
+  for (const LayoutRule& rule : layout_.last_section_.rules) {
+    if (!layout_.tied(rule)) continue;
+    for (const LayoutPart& part : rule.parts) {
       if (const auto index = names_.find(part.stored)) {
         reasons_[*index] =
-            fmt::format("tied: another name of {} (tie_word_embeddings)", rule->tied_to);
+            fmt::format("tied: another name of {} (tie_word_embeddings)", rule.tied_to);
       }
     }
   }
 }
 
-void FamilyLayout::Matcher::sort_out(const LayoutRequest& request) {
-  Leftovers leftovers = sort_leftovers(layout_.checkpoint_, consumed_, std::move(reasons_),
-                                       layout_.family_.ignored, request.ignore);
-  layout_.left_alone_ = std::move(leftovers.left_alone);
-  if (!missing_.empty()) {
-    problems_.push_back(fmt::format(
-        "{} missing: {}; complete the checkpoint, or correct the config with --hf-overrides",
-        count_tensors(missing_.size()), quote_list(missing_, kListed)));
-    for (const Rule* rule : layout_.last_.rules) {
-      if (rule->tied_to.empty()) continue;
-      if (std::ranges::find(missing_, rule->parts.front().stored) != missing_.end()) {
-        problems_.push_back(
-            fmt::format("{} is not stored and the config does not tie it to {}: if "
-                        "the model ties them, --hf-overrides "
-                        "'{{\"tie_word_embeddings\": true}}' says so",
-                        rule->parts.front().stored, rule->tied_to));
-      }
+void FamilyLayout::Matcher::leave_draft_layers_alone() {
+  const std::string_view field = layout_.family_.draft_layers;
+  const std::int64_t drafts = field.empty() ? 0 : layout_.spec_.config.number(field);
+  if (drafts == 0) return;
+  const std::int64_t first = layout_.spec_.num_hidden_layers;
+  for (std::size_t i = 0; i < reasons_.size(); ++i) {
+    std::string_view name = layout_.checkpoint_.tensors[i].name;
+    if (!name.starts_with(layout_.family_.layer_prefix)) continue;
+    name.remove_prefix(layout_.family_.layer_prefix.size());
+    std::int64_t layer = -1;
+    const auto end = std::from_chars(name.data(), name.data() + name.size(), layer).ptr;
+    if (end != name.data() + name.size() && *end == '.' && layer >= first &&
+        layer < first + drafts) {
+      reasons_[i] =
+          fmt::format("of the layers behind num_hidden_layers {}, which are for drafts ({} {})",
+                      first, field, drafts);
     }
   }
+}
+
+void FamilyLayout::Matcher::leave_target_alone() {
+  if (!layout_.family_.draft.in_target) return;
+  const Interval& numbers = layout_.numbers_;
+  for (std::size_t i = 0; i < reasons_.size(); ++i) {
+    if (consumed_[i]) continue;
+    const std::string& name = layout_.checkpoint_.tensors[i].name;
+    std::int64_t layer = 0;
+    while (layer < numbers.count && !name.starts_with(layout_.layer_name(layer))) ++layer;
+    if (layer == numbers.count) {
+      reasons_[i] = "of the target";
+    } else if (layer > 0 && name.ends_with(".embed_tokens.weight")) {
+      reasons_[i] = fmt::format("the engine takes that of layer {}", numbers.begin);
+    }
+  }
+}
+
+std::string FamilyLayout::Matcher::stored_name(const std::string& name,
+                                               const StoredName& names) const {
+  std::string stored(names.stored);
+  if (const std::size_t at = stored.find('#'); at != std::string::npos) {
+    stored.replace(at, 1, fmt::format("{}", layout_.numbers_.begin));
+  }
+  return stored.append(name, names.name.size());
+}
+
+std::optional<std::uint32_t> FamilyLayout::Matcher::find(const std::string& name) const {
+  bool has_own_name = false;
+  for (const StoredName& names : layout_.family_.draft.names) {
+    if (!name.starts_with(names.name)) continue;
+    has_own_name = true;
+    if (const auto index = names_.find(stored_name(name, names))) return index;
+  }
+  return has_own_name ? std::nullopt : names_.find(name);
+}
+
+void FamilyLayout::Matcher::drop_what_is_not_stored(Section& section,
+                                                    const std::string& prefix) const {
+  std::erase_if(section.rules, [&](const LayoutRule& rule) {
+    return rule.if_stored && std::ranges::none_of(rule.parts, [&](const LayoutPart& part) {
+             return find(prefix + part.stored).has_value();
+           });
+  });
+}
+
+void FamilyLayout::Matcher::sort_out() {
+  Leftovers leftovers = sort_leftovers(layout_.checkpoint_, consumed_, std::move(reasons_),
+                                       layout_.family_.ignored, layout_.request_.ignore);
+  layout_.left_alone_ = std::move(leftovers.left_alone);
+  explain_missing();
   if (shapes_.size() > kListed) {
     const std::size_t more = shapes_.size() - kListed;
     shapes_.resize(kListed);
@@ -189,6 +328,23 @@ void FamilyLayout::Matcher::sort_out(const LayoutRequest& request) {
   if (!leftovers.idle.empty()) {
     problems_.push_back(
         fmt::format("--ignore-tensor {} matches no tensor", quote_list(leftovers.idle, kListed)));
+  }
+}
+
+void FamilyLayout::Matcher::explain_missing() {
+  if (missing_.empty()) return;
+  problems_.push_back(fmt::format(
+      "{} missing: {}; complete the checkpoint, or correct the config with --hf-overrides",
+      count_tensors(missing_.size()), quote_list(missing_, kListed)));
+  for (const LayoutRule& rule : layout_.last_section_.rules) {
+    if (rule.tied_to.empty()) continue;
+    if (std::ranges::find(missing_, rule.parts.front().stored) != missing_.end()) {
+      problems_.push_back(
+          fmt::format("{} is not stored and the config does not tie it to {}: if "
+                      "the model ties them, --hf-overrides "
+                      "'{{\"tie_word_embeddings\": true}}' says so",
+                      rule.parts.front().stored, rule.tied_to));
+    }
   }
 }
 

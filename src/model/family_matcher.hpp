@@ -9,17 +9,27 @@ namespace preload {
 class FamilyLayout::Matcher {
  public:
   explicit Matcher(FamilyLayout& layout);
-  // Fills the layout's sections and left_alone, or throws Error(kModel) with every problem.
-  void run(const LayoutRequest& request);
+  // Fills the layout's sections, instances and left_alone, or throws Error(kModel) with every
+  // problem.
+  void run();
 
  private:
   void check_numbers();
+  void check_parallelism();
   void select_rules();
-  void match(Section& section, const std::string& prefix);
-  void match_part(Section& section, const Part& part, const std::string& prefix);
-  void check_tensor(const SourceTensor& tensor, const Part& part);
+  void check_extents(const Section& section);
+  Instance match(const Section& section, const std::string& prefix);
+  void match_source(const LayoutPart& part);
+  void check_tensor(const SourceTensor& tensor, const LayoutPart& part);
   void leave_tied_alone();
-  void sort_out(const LayoutRequest& request);
+  void leave_draft_layers_alone();
+  void leave_target_alone();
+  // The stored tensor of what the rules call `name`, and what it would be called.
+  std::optional<std::uint32_t> find(const std::string& name) const;
+  std::string stored_name(const std::string& name, const StoredName& names) const;
+  void drop_what_is_not_stored(Section& section, const std::string& prefix) const;
+  void sort_out();
+  void explain_missing();
   void throw_if_any() const;
 
   FamilyLayout& layout_;

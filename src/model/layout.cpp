@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "model/family.hpp"
@@ -62,11 +61,12 @@ ModelSpec layout_spec(const Checkpoint& checkpoint, const LayoutRequest& request
                       const std::string& hf_overrides) {
   ModelSpec spec = parse_model_spec(checkpoint.config_json, hf_overrides);
   if (!request.draft) return spec;
-  // vLLM lays a dict of overrides over the target's config alone.
   const std::string architecture = draft_architecture(request.draft->method, spec);
   if (architecture.empty()) return spec;
-  return parse_model_spec(checkpoint.config_json,
-                          nlohmann::json{{"architectures", {architecture}}}.dump());
+  spec = parse_model_spec(checkpoint.config_json,
+                          draft_overrides(checkpoint.config_json, architecture));
+  spec.target_vocab_size = request.draft->target_vocab_size;
+  return spec;
 }
 
 CopyProgram make_program(const Checkpoint& checkpoint, const ModelSpec& spec,
@@ -79,7 +79,9 @@ CopyProgram make_program(const Checkpoint& checkpoint, const ModelSpec& spec,
 
 std::vector<std::string> known_architectures() {
   std::vector<std::string> names;
-  for (const Family* family : all_families()) names.emplace_back(family->architecture);
+  for (const Family* family : all_families()) {
+    if (!family->is_draft()) names.emplace_back(family->architecture);
+  }
   std::ranges::sort(names);
   return names;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,11 +12,16 @@
 
 namespace preload {
 
+// Which experts a rank of expert parallelism holds: neighbours, or every n-th.
+enum class ExpertPlacement : std::uint8_t { kLinear, kRoundRobin };
+
 // What the user asks the weights to look like. The same on every rank.
 struct LayoutRequest {
-  std::string layout = "vllm";        // "vllm" or "hf"
-  std::optional<DType> dtype;         // --dtype; unset is auto
-  std::vector<std::string> ignore;    // checkpoint tensors to leave alone (names or globs)
+  std::string layout = "vllm";      // "vllm" or "hf"
+  std::optional<DType> dtype;       // --dtype; unset is auto
+  std::vector<std::string> ignore;  // checkpoint tensors to leave alone (names or globs)
+  ExpertPlacement placement = ExpertPlacement::kLinear;
+  std::string all2all_backend = "allgather_reducescatter";  // of expert parallelism
   std::optional<DraftRequest> draft;  // set: not the model itself, but a draft for it
   friend bool operator==(const LayoutRequest&, const LayoutRequest&) = default;
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "model/layout.hpp"
@@ -18,6 +19,12 @@ struct ShareSize {
   friend bool operator==(const ShareSize&, const ShareSize&) = default;
 };
 
+// What the user should know of a layout that can be planned.
+struct LayoutNotes {
+  std::vector<std::string> warnings;
+  std::string unservable;  // why no engine takes it; empty: one does
+};
+
 // A checkpoint matched with its layout once, for all ranks of a job. Matching costs one pass over
 // the tensors; a rank's program costs what that rank holds, its size next to nothing.
 class ModelLayout {
@@ -25,10 +32,13 @@ class ModelLayout {
   virtual ~ModelLayout() = default;
   virtual CopyProgram program(const RankCoords& rank) const = 0;
   virtual ShareSize share(const RankCoords& rank) const = 0;
+  // The same number for ranks that hold the same.
+  virtual int share_id(const RankCoords& rank) const noexcept = 0;
   // What each of a node's ranks reads and hands on when what several of them need is read once.
   // Blocks under `least_bytes` are read by every rank that needs them.
   virtual std::vector<RankReads> node_reads(std::span<const RankCoords> node,
                                             std::uint64_t least_bytes) const = 0;
+  virtual LayoutNotes notes() const { return {}; }
 };
 
 // Throws as make_program does. `checkpoint` and `spec` must outlive the result.

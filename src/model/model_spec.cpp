@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -38,79 +40,51 @@ void overlay(json& config, const json& over) {
   }
 }
 
-// Typed access to the config. What the top level does not state is taken from `text_config`, where
-// multimodal configs keep the language model's numbers.
-class Fields {
- public:
-  Fields(const json& config, bool strict) : config_(config), strict_(strict) {
-    const auto text = config.find("text_config");
-    if (text != config.end() && text->is_object()) text_config_ = &*text;
+ConfigField field_of(const json& value) {
+  ConfigField field;
+  field.shown = value.dump();
+  if (value.is_boolean()) field.value = value.get<bool>();
+  if (value.is_number_integer()) field.value = value.get<std::int64_t>();
+  if (value.is_string()) field.value = value.get<std::string>();
+  if (value.is_array() &&
+      std::ranges::all_of(value, [](const json& item) { return item.is_number_integer(); })) {
+    field.value = value.get<std::vector<std::int64_t>>();
   }
+  return field;
+}
 
-  const json* find(const char* name) const {
-    for (const json* object : {&config_, text_config_}) {
-      if (object == nullptr) continue;
-      const auto at = object->find(name);
-      if (at != object->end() && !at->is_null()) return &*at;
+// What the top level does not state is taken from `text_config`, where multimodal configs keep the
+// language model's numbers.
+ConfigFields fields_of(const json& config, bool strict) {
+  std::map<std::string, ConfigField, std::less<>> fields;
+  const auto add = [&](const json& object) {
+    for (const auto& [name, value] : object.items()) {
+      if (!value.is_null()) fields.try_emplace(name, field_of(value));
     }
-    return nullptr;
-  }
+  };
+  add(config);
+  const auto text = config.find("text_config");
+  if (text != config.end() && text->is_object()) add(*text);
+  return {std::move(fields), strict};
+}
 
-  std::int64_t number(const char* name) const {
-    const json* value = find(name);
-    if (value == nullptr) return 0;
-    // Bounded so that products of a few of them stay within 64 bits.
-    if (!value->is_number_integer() || value->get<double>() < 0 ||
-        value->get<double>() > 1'000'000'000) {
-      return unfit<std::int64_t>(name, "a whole number, 0 or more and at most 1000000000", *value);
-    }
-    return value->get<std::int64_t>();
-  }
-
-  bool flag(const char* name) const {
-    const json* value = find(name);
-    if (value == nullptr) return false;
-    if (!value->is_boolean()) return unfit<bool>(name, "true or false", *value);
-    return value->get<bool>();
-  }
-
-  std::string text(const char* name) const {
-    const json* value = find(name);
-    if (value == nullptr) return {};
-    if (!value->is_string()) return unfit<std::string>(name, "a text", *value);
-    return value->get<std::string>();
-  }
-
-  // What a field of wrong type counts as: absent where no rule needs it.
-  template <class Value>
-  Value unfit(const char* name, std::string_view wanted, const json& value) const {
-    if (strict_) refuse(name, wanted, value);
-    return Value{};
-  }
-
-  [[noreturn]] static void refuse(const char* name, std::string_view wanted, const json& value) {
-    throw Error(Errc::kModel,
-                fmt::format("config.json: \"{}\" must be {}, not {}", name, wanted, value.dump()));
-  }
-
- private:
-  const json& config_;
-  const json* text_config_ = nullptr;
-  bool strict_;
-};
+[[noreturn]] void refuse(const char* name, std::string_view wanted, const json& value) {
+  throw Error(Errc::kModel,
+              fmt::format("config.json: \"{}\" must be {}, not {}", name, wanted, value.dump()));
+}
 
 std::string architecture_of(const json& config) {
   const auto at = config.find("architectures");
   if (at == config.end() || at->is_null() || (at->is_array() && at->empty())) return {};
   if (!at->is_array() || !at->front().is_string()) {
-    Fields::refuse("architectures", "a list of names", *at);
+    refuse("architectures", "a list of names", *at);
   }
   return at->front().get<std::string>();
 }
 
 // Configs name the type as torch does; types without a name here are none that weights load as.
-std::optional<DType> dtype_of(const Fields& fields) {
-  const char* name = fields.find("dtype") != nullptr ? "dtype" : "torch_dtype";
+std::optional<DType> dtype_of(const ConfigFields& fields) {
+  const char* name = fields.has("dtype") ? "dtype" : "torch_dtype";
   std::string text = fields.text(name);
   if (text.empty()) return std::nullopt;
   if (text.starts_with("torch.")) text.erase(0, 6);
@@ -118,18 +92,27 @@ std::optional<DType> dtype_of(const Fields& fields) {
   if (text == "float16" || text == "half") return DType::kF16;
   if (text == "float32" || text == "float") return DType::kF32;
   if (text == "float64" || text == "double") return DType::kF64;
-  if (text == "auto") return std::nullopt;
-  return fields.unfit<std::optional<DType>>(name, "one of bfloat16, float16, float32, float64",
-                                            json(text));
+  if (text != "auto" && fields.strict()) {
+    fields.refuse(name, "one of bfloat16, float16, float32, float64");
+  }
+  return std::nullopt;
+}
+
+// Families call the number of experts by one of these.
+std::int64_t experts_of(const ConfigFields& fields) {
+  for (const char* name : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+    if (fields.has(name)) return fields.number(name);
+  }
+  return 0;
 }
 
 std::string quantization_of(const json& config) {
   const auto at = config.find("quantization_config");
   if (at == config.end() || at->is_null()) return {};
-  if (!at->is_object()) Fields::refuse("quantization_config", "an object", *at);
+  if (!at->is_object()) refuse("quantization_config", "an object", *at);
   const auto method = at->find("quant_method");
   if (method == at->end()) return "unnamed";
-  if (!method->is_string()) Fields::refuse("quant_method", "a text", *method);
+  if (!method->is_string()) refuse("quant_method", "a text", *method);
   return method->get<std::string>();
 }
 
@@ -140,7 +123,8 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& ov
   if (!overrides_json.empty()) overlay(config, parse_object(overrides_json, "--hf-overrides"));
   ModelSpec spec;
   spec.architecture = architecture_of(config);
-  const Fields fields(config, find_family(spec.architecture) != nullptr);
+  spec.config = fields_of(config, find_family(spec.architecture) != nullptr);
+  const ConfigFields& fields = spec.config;
   spec.model_type = fields.text("model_type");
   spec.hidden_size = fields.number("hidden_size");
   spec.intermediate_size = fields.number("intermediate_size");
@@ -153,10 +137,10 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& ov
     spec.head_dim = spec.hidden_size / spec.num_attention_heads;
   }
   spec.vocab_size = fields.number("vocab_size");
+  spec.num_experts = experts_of(fields);
   spec.tie_word_embeddings = fields.flag("tie_word_embeddings");
   spec.attention_bias = fields.flag("attention_bias") || fields.flag("bias");
-  spec.qkv_bias =
-      fields.find("qkv_bias") != nullptr ? fields.flag("qkv_bias") : spec.attention_bias;
+  spec.qkv_bias = fields.has("qkv_bias") ? fields.flag("qkv_bias") : spec.attention_bias;
   spec.mlp_bias = fields.flag("mlp_bias");
   spec.dtype = dtype_of(fields);
   spec.quantization = quantization_of(config);

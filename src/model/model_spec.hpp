@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "checkpoint/dtype.hpp"
+#include "model/config_fields.hpp"
 
 namespace preload {
 
@@ -21,12 +21,15 @@ struct ModelSpec {
   std::int64_t num_key_value_heads = 0;  // defaults to num_attention_heads
   std::int64_t head_dim = 0;             // defaults to hidden_size / num_attention_heads
   std::int64_t vocab_size = 0;
+  std::int64_t num_experts = 0;  // or num_local_experts, n_routed_experts
   bool tie_word_embeddings = false;
   bool attention_bias = false;
   bool qkv_bias = false;  // defaults to attention_bias
   bool mlp_bias = false;
-  std::optional<DType> dtype;  // torch_dtype or dtype
-  std::string quantization;    // quantization_config.quant_method, empty when none
+  std::optional<DType> dtype;          // torch_dtype or dtype
+  std::int64_t target_vocab_size = 0;  // of a draft's target
+  std::string quantization;            // quantization_config.quant_method, empty when none
+  ConfigFields config;                 // all of it, for what only some families have
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 

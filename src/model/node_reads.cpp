@@ -17,7 +17,8 @@ auto rows_of(const NodeNeed& need) noexcept { return std::tuple(need.rows.begin,
 
 }  // namespace
 
-void NodeReadSums::add(std::vector<NodeNeed> needs, std::int64_t columns, unsigned element_bits) {
+void NodeReadSums::add(std::vector<NodeNeed> needs, std::int64_t columns, std::int64_t pieces,
+                       unsigned element_bits) {
   std::erase_if(needs,
                 [](const NodeNeed& need) { return need.rows.count * need.columns.count == 0; });
   std::ranges::sort(needs, {}, [](const NodeNeed& need) {
@@ -33,7 +34,7 @@ void NodeReadSums::add(std::vector<NodeNeed> needs, std::int64_t columns, unsign
       end = std::max(end, needs[last].columns.begin + needs[last].columns.count);
     }
     const Interval block{needs[first].columns.begin, end - needs[first].columns.begin};
-    add_block(std::span(needs).subspan(first, last - first), block, columns, element_bits);
+    add_block(std::span(needs).subspan(first, last - first), block, columns, pieces, element_bits);
     first = last;
   }
 }
@@ -49,12 +50,12 @@ void NodeReadSums::add_read(std::uint32_t rank, std::int64_t rows, std::int64_t 
 }
 
 void NodeReadSums::add_block(std::span<const NodeNeed> needs, Interval block, std::int64_t columns,
-                             unsigned element_bits) {
+                             std::int64_t pieces, unsigned element_bits) {
   std::set<std::uint32_t> owners;
   for (const NodeNeed& need : needs) owners.insert(need.rank);
   const std::int64_t rows = needs.front().rows.count;
   const std::uint64_t bytes = bytes_of(rows * block.count, element_bits);
-  if (owners.size() == 1 || bytes < least_bytes_) {
+  if (owners.size() == 1 || bytes / static_cast<std::uint64_t>(pieces) < least_bytes_) {
     for (const NodeNeed& need : needs) {
       add_read(need.rank, rows, need.columns.count, columns, element_bits);
     }
@@ -79,12 +80,12 @@ void NodeReadSums::add_block(std::span<const NodeNeed> needs, Interval block, st
   }
 }
 
-void NodeReadSums::add(const std::vector<RankReads>& more) {
+void NodeReadSums::add(const std::vector<RankReads>& more, std::uint64_t times) {
   for (std::size_t i = 0; i < sums_.size(); ++i) {
-    sums_[i].read_bytes += more[i].read_bytes;
-    sums_[i].gap_bytes += more[i].gap_bytes;
-    sums_[i].sent_bytes += more[i].sent_bytes;
-    sums_[i].received_bytes += more[i].received_bytes;
+    sums_[i].read_bytes += times * more[i].read_bytes;
+    sums_[i].gap_bytes += times * more[i].gap_bytes;
+    sums_[i].sent_bytes += times * more[i].sent_bytes;
+    sums_[i].received_bytes += times * more[i].received_bytes;
   }
 }
 

@@ -25,14 +25,16 @@ class NodeReadSums {
   NodeReadSums(std::size_t ranks, std::uint64_t least_bytes)
       : least_bytes_(least_bytes), sums_(ranks) {}
 
-  // What the ranks need of a stored tensor of so many columns.
-  void add(std::vector<NodeNeed> needs, std::int64_t columns, unsigned element_bits);
-  void add(const std::vector<RankReads>& more);
+  // What the ranks need of a stored tensor of so many columns, of which each block is read in so
+  // many pieces.
+  void add(std::vector<NodeNeed> needs, std::int64_t columns, std::int64_t pieces,
+           unsigned element_bits);
+  void add(const std::vector<RankReads>& more, std::uint64_t times);
   const std::vector<RankReads>& sums() const noexcept { return sums_; }
 
  private:
   void add_block(std::span<const NodeNeed> needs, Interval block, std::int64_t columns,
-                 unsigned element_bits);
+                 std::int64_t pieces, unsigned element_bits);
   void add_read(std::uint32_t rank, std::int64_t rows, std::int64_t taken, std::int64_t columns,
                 unsigned element_bits);
 

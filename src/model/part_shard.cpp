@@ -5,124 +5,89 @@
 
 #include <algorithm>
 
+#include "model/extents.hpp"
+
 namespace preload {
 namespace {
 
-// The reason why one part cannot be cut, empty when it can.
-std::string why_indivisible(const Part& part, const ModelSpec& spec, int tp) {
+// The reason why one part cannot be cut for `ranks`, empty when it can; `flags` is what their
+// number comes from.
+std::string why_indivisible(const LayoutPart& part, const ModelSpec& spec, int ranks,
+                            std::string_view flags) {
   switch (part.split) {
     case Split::kReplicated:
+    case Split::kFirstRank:
       return {};
     case Split::kRows:
     case Split::kColumns: {
-      const Extent extent = part.split == Split::kRows ? part.rows : part.columns;
-      // Query heads are cut whole, wherever they are: one message for q_proj and o_proj.
-      if (extent == Extent::kQuery) break;
-      if (extent_of(extent, spec) % tp == 0) return {};
-      return fmt::format("{} {} is not divisible by --tensor-parallel-size {}", extent_text(extent),
-                         extent_of(extent, spec), tp);
+      const std::string& text = part.split == Split::kRows ? part.row_text : part.column_text;
+      const std::int64_t extent = part.split == Split::kRows ? part.rows : part.columns;
+      // Heads are cut whole, wherever they are: one message for what makes them and what takes
+      // them.
+      if (text.starts_with(extent::kHeads.text)) break;
+      if (extent % ranks == 0) return {};
+      return fmt::format("{} {} is not divisible by {}", text, extent, flags);
     }
     case Split::kVocabRows:
-      if (padded_vocab(spec.vocab_size) % tp == 0) return {};
-      return fmt::format(
-          "vocab_size {}, padded to {}, is not divisible by --tensor-parallel-size {}",
-          spec.vocab_size, padded_vocab(spec.vocab_size), tp);
+      if (padded_vocab(part.rows) % ranks == 0) return {};
+      return fmt::format("{} {}, padded to {}, is not divisible by {}", part.row_text, part.rows,
+                         padded_vocab(part.rows), flags);
     case Split::kQueryHeads:
       break;
     case Split::kKvHeads:
-      if (heads_divide(spec.num_key_value_heads, tp)) return {};
-      return fmt::format(
-          "num_key_value_heads {} and --tensor-parallel-size {}: one must divide by the other",
-          spec.num_key_value_heads, tp);
+      if (heads_divide(spec.num_key_value_heads, ranks)) return {};
+      return fmt::format("num_key_value_heads {} and {}: one must divide by the other",
+                         spec.num_key_value_heads, flags);
   }
-  if (spec.num_attention_heads % tp == 0) return {};
-  return fmt::format("num_attention_heads {} is not divisible by --tensor-parallel-size {}",
-                     spec.num_attention_heads, tp);
+  if (spec.num_attention_heads % ranks == 0) return {};
+  return fmt::format("num_attention_heads {} is not divisible by {}", spec.num_attention_heads,
+                     flags);
 }
 
 }  // namespace
 
-std::int64_t extent_of(Extent extent, const ModelSpec& spec) noexcept {
-  switch (extent) {
-    case Extent::kHidden:
-      return spec.hidden_size;
-    case Extent::kIntermediate:
-      return spec.intermediate_size;
-    case Extent::kVocab:
-      return spec.vocab_size;
-    case Extent::kHeadDim:
-      return spec.head_dim;
-    case Extent::kQuery:
-      return spec.num_attention_heads * spec.head_dim;
-    case Extent::kKeyValue:
-      return spec.num_key_value_heads * spec.head_dim;
-    case Extent::kOne:
-      break;
-  }
-  return 1;
-}
-
-std::string_view extent_text(Extent extent) noexcept {
-  switch (extent) {
-    case Extent::kHidden:
-      return "hidden_size";
-    case Extent::kIntermediate:
-      return "intermediate_size";
-    case Extent::kVocab:
-      return "vocab_size";
-    case Extent::kHeadDim:
-      return "head_dim";
-    case Extent::kQuery:
-      return "num_attention_heads * head_dim";
-    case Extent::kKeyValue:
-      return "num_key_value_heads * head_dim";
-    case Extent::kOne:
-      break;
-  }
-  return "1";
-}
-
-Dims stored_shape(const Part& part, const ModelSpec& spec) {
-  Dims shape{extent_of(part.rows, spec)};
-  if (part.columns != Extent::kOne) shape.push_back(extent_of(part.columns, spec));
-  return shape;
-}
-
-PartShard shard_of(const Part& part, const ModelSpec& spec, int tp_size, int tp_rank) {
-  const std::int64_t rows = extent_of(part.rows, spec);
-  PartShard shard{whole_axis(rows), whole_axis(extent_of(part.columns, spec))};
+PartShard shard_of(const LayoutPart& part, const ModelSpec& spec, const TpShare& share) {
+  PartShard shard{whole_axis(part.rows), whole_axis(part.columns)};
   switch (part.split) {
     case Split::kReplicated:
       break;
     case Split::kRows:
     case Split::kQueryHeads:
-      shard.rows = even_shard(rows, tp_size, tp_rank);
+      shard.rows = even_shard(part.rows, share.size, share.rank);
       break;
     case Split::kColumns:
-      shard.columns = even_shard(shard.columns.extent, tp_size, tp_rank);
+      shard.columns = even_shard(part.columns, share.size, share.rank);
       break;
     case Split::kVocabRows:
-      shard.rows = vocab_shard(rows, tp_size, tp_rank);
+      shard.rows = vocab_shard(part.rows, share.size, share.rank);
       break;
     case Split::kKvHeads:
-      shard.rows = head_shard(spec.num_key_value_heads, spec.head_dim, tp_size, tp_rank);
+      shard.rows = head_shard(spec.num_key_value_heads, part.rows / spec.num_key_value_heads,
+                              share.size, share.rank);
+      break;
+    case Split::kFirstRank:
+      if (share.rank > 0) shard.rows.stored.count = 0;
       break;
   }
   return shard;
 }
 
-std::vector<std::string> indivisible(const std::vector<const Rule*>& rules, const ModelSpec& spec,
-                                     int tp_size) {
+std::vector<std::string> indivisible(const LayoutRule& rule, const ModelSpec& spec,
+                                     const RankShare& share) {
   std::vector<std::string> reasons;
-  const auto add = [&](std::string reason) {
-    if (!reason.empty() && std::ranges::find(reasons, reason) == reasons.end()) {
-      reasons.push_back(std::move(reason));
-    }
-  };
-  if (tp_size == 1) return reasons;
-  for (const Rule* rule : rules) {
-    add(std::string(rule->tp_refusal));
-    for (const Part& part : rule->parts) add(why_indivisible(part, spec, tp_size));
+  const int ranks = share.of(rule.share).size;
+  if (ranks == 1) return reasons;
+  const std::string flags =
+      rule.share == Share::kExperts && ranks > share.model.size
+          ? fmt::format(
+                "--data-parallel-size {} x --tensor-parallel-size {}, which share each "
+                "expert without --enable-expert-parallel",
+                ranks / share.model.size, share.model.size)
+          : fmt::format("--tensor-parallel-size {}", ranks);
+  if (!rule.tp_refusal.empty()) reasons.push_back(rule.tp_refusal);
+  for (const LayoutPart& part : rule.parts) {
+    std::string reason = why_indivisible(part, spec, ranks, flags);
+    if (!reason.empty()) reasons.push_back(std::move(reason));
   }
   return reasons;
 }

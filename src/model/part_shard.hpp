@@ -4,21 +4,30 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/dims.hpp"
-#include "model/family.hpp"
-#include "model/model_spec.hpp"
+#include "model/expert_share.hpp"
+#include "model/layout_rules.hpp"
 #include "plan/shards.hpp"
 
 namespace preload {
 
-std::int64_t extent_of(Extent extent, const ModelSpec& spec) noexcept;
-// "num_attention_heads * head_dim"; how a message explains a size.
-std::string_view extent_text(Extent extent) noexcept;
+// One of `size` ranks that share a tensor.
+struct TpShare {
+  int size = 1;
+  int rank = 0;
+};
 
-// Shape of the stored tensor as the config states it.
-Dims stored_shape(const Part& part, const ModelSpec& spec);
+// A rank's part in all that ranks share.
+struct RankShare {
+  TpShare model;
+  ExpertShare experts;
 
-// What one rank holds of a stored tensor. A tensor of one axis has a single column.
+  TpShare of(Share share) const noexcept {
+    if (share == Share::kExperts) return {experts.tp_size, experts.tp_rank};
+    return share == Share::kSharedExpert && experts.shared_whole ? TpShare{} : model;
+  }
+};
+
+// What one rank takes of a part's rows and columns. A tensor of one axis has a single column.
 struct PartShard {
   AxisShard rows;
   AxisShard columns;
@@ -26,10 +35,10 @@ struct PartShard {
   std::int64_t stored_elements() const noexcept { return rows.stored.count * columns.stored.count; }
   std::int64_t elements() const noexcept { return rows.extent * columns.extent; }
 };
-PartShard shard_of(const Part& part, const ModelSpec& spec, int tp_size, int tp_rank);
+PartShard shard_of(const LayoutPart& part, const ModelSpec& spec, const TpShare& share);
 
-// Why `rules` cannot be cut for `tp_size` ranks, one line a reason, by the engine's own conditions.
-std::vector<std::string> indivisible(const std::vector<const Rule*>& rules, const ModelSpec& spec,
-                                     int tp_size);
+// Why a rule cannot be cut for these ranks, one line a reason, by the engine's own conditions.
+std::vector<std::string> indivisible(const LayoutRule& rule, const ModelSpec& spec,
+                                     const RankShare& share);
 
 }  // namespace preload

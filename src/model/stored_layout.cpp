@@ -77,7 +77,7 @@ std::vector<RankReads> StoredLayout::node_reads(std::span<const RankCoords> node
     for (std::uint32_t rank = 0; rank < node.size(); ++rank) {
       needs.push_back({rank, {0, element_count(source.shape)}, {0, 1}});
     }
-    sums.add(std::move(needs), 1, dtype_bits(source.dtype));
+    sums.add(std::move(needs), 1, 1, dtype_bits(source.dtype));
   }
   return sums.sums();
 }

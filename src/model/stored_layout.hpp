@@ -16,6 +16,7 @@ class StoredLayout final : public ModelLayout {
 
   CopyProgram program(const RankCoords& rank) const override;
   ShareSize share(const RankCoords& rank) const override;
+  int share_id(const RankCoords&) const noexcept override { return 0; }
   std::vector<RankReads> node_reads(std::span<const RankCoords> node,
                                     std::uint64_t least_bytes) const override;
 

@@ -49,7 +49,7 @@ KeyFields key_fields(const ModelSpec& spec, const LayoutRequest& request,
     fields["dtype"] = uniform ? dtype_name(program.tensors.front().dtype) : "stored";
   }
   if (sizes.pp > 1) {
-    const Interval layers = stage_layers(spec.num_hidden_layers, sizes.pp, rank.pp);
+    const Interval layers = stage_layers(spec.num_hidden_layers, sizes, rank.pp);
     fields["layers"] = fmt::format("{}:{} of {}", layers.begin, layers.begin + layers.count,
                                    spec.num_hidden_layers);
   } else {

@@ -2,6 +2,7 @@
 #include "plan/shards.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace preload {
 
@@ -40,6 +41,12 @@ Interval stage_layers(std::int64_t layers, int stages, int stage) noexcept {
   const std::int64_t extra_before = std::clamp<std::int64_t>(stage - first_larger, 0, remainder);
   const bool larger = stage >= first_larger && stage < stages - 1;
   return {stage * base + extra_before, base + (larger ? 1 : 0)};
+}
+
+Interval stage_layers(std::int64_t layers, const ParallelSizes& sizes, int stage) noexcept {
+  if (sizes.stage_layers.empty()) return stage_layers(layers, sizes.pp, stage);
+  const auto at = sizes.stage_layers.begin() + stage;
+  return {std::accumulate(sizes.stage_layers.begin(), at, std::int64_t{0}), *at};
 }
 
 }  // namespace preload

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "plan/topology.hpp"
+
 namespace preload {
 
 // The arithmetic of sharding, all of it: which interval of an axis a rank holds.
@@ -37,5 +39,7 @@ bool heads_divide(std::int64_t heads, int parts) noexcept;  // one of them divid
 // The layers of one pipeline stage, as vLLM's get_pp_indices splits them: the remainder goes to the
 // stages before the last, one each, from behind.
 Interval stage_layers(std::int64_t layers, int stages, int stage) noexcept;
+// The same for the stages of a job, which may have layers of their own (--pipeline-layers).
+Interval stage_layers(std::int64_t layers, const ParallelSizes& sizes, int stage) noexcept;
 
 }  // namespace preload

@@ -18,6 +18,7 @@ RankCoords coords_of(int global, const ParallelSizes& sizes) {
   rank.tp = global % sizes.tp;
   rank.pp = global / sizes.tp % sizes.pp;
   rank.dp = global / (sizes.tp * sizes.pp);
+  if (sizes.expert_parallel && sizes.dp * sizes.tp > 1) rank.ep = rank.dp * sizes.tp + rank.tp;
   return rank;
 }
 

@@ -11,6 +11,9 @@ struct ParallelSizes {
   int dp = 1;
   int pp = 1;
   int tp = 1;
+  // Experts are spread over the dp * tp ranks of a stage; without it all of these share each.
+  bool expert_parallel = false;
+  std::vector<int> stage_layers = {};  // layers of each stage; empty: as even as can be
   int world() const noexcept { return dp * pp * tp; }
   friend bool operator==(const ParallelSizes&, const ParallelSizes&) = default;
 };
@@ -25,6 +28,7 @@ struct RankCoords {
   friend bool operator==(const RankCoords&, const RankCoords&) = default;
 };
 
+// Expert parallelism is off where there is a single rank to a stage.
 RankCoords coords_of(int global, const ParallelSizes& sizes);
 // Throws Error(kUsage) naming the numbers and the flags; an unset dp is world / (pp * tp).
 ParallelSizes parallel_sizes(int world, std::optional<int> dp, int pp, int tp);

@@ -56,7 +56,7 @@ Launch check_launch(std::unique_ptr<Group>& group, const cli::ServeOptions& opti
   launch.place = places[self];
   const auto refused = attempt([&] {
     const cli::ModelOptions& model = options.model;
-    launch.sizes = parallel_sizes(group->size(), model.dp, model.pp, model.tp);
+    launch.sizes = cli::job_sizes(model, group->size());
     launch.coords = coords_of(launch.place.global, launch.sizes);
     launch.cuda = choose_cuda(options.cuda, processes, places);
     launch.device = choose_devices(launch.cuda, processes, places)[self];

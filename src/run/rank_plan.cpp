@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "cli/draft_options.hpp"
@@ -115,16 +116,23 @@ std::optional<RankPlan> plan_rank(Group& group, const cli::ServeOptions& options
   const bool same_files = target != nullptr && role.model.model == target->model.model &&
                           role.model.open.revision == target->model.open.revision;
   plan.checkpoint = same_files ? target->checkpoint : share_checkpoint(group, role.model, cancel);
-  plan.spec = layout_spec(plan.checkpoint, role.model.layout, role.model.hf_overrides);
   if (target != nullptr) {
-    if (const auto reason = cli::why_not_held(role.model, plan.spec)) {
+    follow_target(plan.model.layout, target->checkpoint, target->spec, target->model.layout);
+  }
+  plan.spec = layout_spec(plan.checkpoint, plan.model.layout, plan.model.hf_overrides);
+  if (target != nullptr) {
+    if (const auto reason = cli::why_not_held(plan.model, plan.spec)) {
       if (group.rank() == 0) log::warn(*reason);
       return std::nullopt;
     }
-    follow_target(plan.model.layout, target->checkpoint, target->spec, target->model.layout);
     check_draft(plan.model.layout.draft->method, plan.spec, target->spec, role.model.model);
   }
   const auto layout = open_layout(plan.checkpoint, plan.spec, plan.model.layout, role.sizes);
+  const LayoutNotes notes = layout->notes();
+  if (group.rank() == 0) {
+    for (const std::string& warning : notes.warnings) log::warn(warning);
+  }
+  if (!notes.unservable.empty()) throw Error(Errc::kModel, notes.unservable);
   plan.program = program_of(*layout, role.coords);
   check_program(plan.program, plan.checkpoint);
   plan.load = plan_load(plan.program, plan.checkpoint);

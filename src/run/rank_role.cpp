@@ -13,6 +13,7 @@ RankRole make_role(Role role, const cli::ServeOptions& options, const Launch& la
   out.model = std::move(model);
   out.sizes = sizes;
   out.coords = coords_in_role(role, launch, launch.coords.global);
+  if (out.coords && !sizes.expert_parallel) out.coords->ep.reset();
   out.endpoint = {launch.device.device, options.slot, role};
   out.local_daemons = 0;
   const int first = launch.place.global - launch.place.local;
@@ -33,8 +34,8 @@ std::vector<RankRole> rank_roles(const cli::ServeOptions& options, const Launch&
   std::vector<RankRole> roles{
       make_role(Role::kTarget, options, launch, options.model, launch.sizes)};
   if (auto draft = cli::draft_options(options.model)) {
-    roles.push_back(make_role(Role::kDraft, options, launch, std::move(*draft),
-                              cli::draft_sizes(launch.sizes)));
+    const ParallelSizes sizes = cli::draft_sizes(*draft, launch.sizes);
+    roles.push_back(make_role(Role::kDraft, options, launch, std::move(*draft), sizes));
   }
   return roles;
 }

@@ -8,7 +8,7 @@ using namespace decoder;
 
 // vLLM 0.32 model_executor/models/qwen2.py: q, k and v always have biases, nothing else has.
 constexpr Rule kRules[] = {
-    kEmbedding,  kQkvWeight, qkv_bias(Presence::kAlways), kOutputWeight, kGateUpWeight,
+    kEmbedding,  kQkvWeight, qkv_bias(presence::kAlways), kOutputWeight, kGateUpWeight,
     kDownWeight, kInputNorm, kPostAttentionNorm,          kNorm,         kHead,
 };
 

@@ -104,9 +104,17 @@ TEST(DraftOptions, AreTheTargetsWithoutWhatIsItsAlone) {
 }
 
 TEST(DraftOptions, PutTheDraftOnTheLastStageAsOneStage) {
-  const ParallelSizes sizes{2, 3, 2};
-  EXPECT_EQ(draft_sizes(sizes).pp, 1);
-  EXPECT_EQ(draft_sizes(sizes).tp, 2);
+  ParallelSizes sizes{2, 3, 2};
+  sizes.expert_parallel = true;
+  sizes.stage_layers = {1, 2, 3};
+  ModelOptions draft;
+  draft.layout.draft = DraftRequest{DraftMethod::kMtp};
+  EXPECT_EQ(draft_sizes(draft, sizes).pp, 1);
+  EXPECT_EQ(draft_sizes(draft, sizes).tp, 2);
+  EXPECT_TRUE(draft_sizes(draft, sizes).stage_layers.empty());
+  EXPECT_TRUE(draft_sizes(draft, sizes).expert_parallel);
+  draft.layout.draft->method = DraftMethod::kEagle;
+  EXPECT_FALSE(draft_sizes(draft, sizes).expert_parallel);  // it has no experts
   for (int global = 0; global < sizes.world(); ++global) {
     const RankCoords rank = coords_of(global, sizes);
     const auto draft = draft_coords(rank, sizes);

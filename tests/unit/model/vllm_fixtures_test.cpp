@@ -16,16 +16,18 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// "llama.tp2pp1.r1.json": what vLLM 0.32.0 held on rank 1 of tp 2.
+// "qwen3_moe.dp2tp2pp1ep.r1.json": what vLLM 0.32.0 held on rank 1 of dp 2 and tp 2 with expert
+// parallelism ("rr": and with round-robin placement).
 struct Manifest {
   std::string family;
   ParallelSizes sizes;
+  LayoutRequest request;
   int global = 0;
   ordered_json tensors;
 };
 
 std::vector<Manifest> manifests() {
-  const std::regex pattern(R"((\w+)\.(?:dp(\d+))?tp(\d+)pp(\d+)\.r(\d+)\.json)");
+  const std::regex pattern(R"((\w+)\.(?:dp(\d+))?tp(\d+)pp(\d+)(ep|rr|)\.r(\d+)\.json)");
   std::vector<Manifest> found;
   for (const auto& entry :
        std::filesystem::directory_iterator(std::string(PRELOAD_FIXTURES) + "/vllm-0.32.0")) {
@@ -36,11 +38,14 @@ std::vector<Manifest> manifests() {
       continue;
     }
     std::ifstream in(entry.path());
-    found.push_back(
-        {match[1],
-         {match[2].matched ? std::stoi(match[2]) : 1, std::stoi(match[4]), std::stoi(match[3])},
-         std::stoi(match[5]),
-         ordered_json::parse(in)});
+    Manifest& manifest = found.emplace_back();
+    manifest.family = match[1];
+    manifest.sizes = {match[2].matched ? std::stoi(match[2]) : 1, std::stoi(match[4]),
+                      std::stoi(match[3])};
+    manifest.sizes.expert_parallel = match[5].length() > 0;
+    if (match[5] == "rr") manifest.request.placement = ExpertPlacement::kRoundRobin;
+    manifest.global = std::stoi(match[6]);
+    manifest.tensors = ordered_json::parse(in);
   }
   return found;
 }
@@ -54,15 +59,17 @@ std::string torch_name(DType dtype) {
 
 CopyProgram program_of(const Manifest& manifest, const Checkpoint& checkpoint) {
   const ModelSpec spec = parse_model_spec(checkpoint.config_json, "");
-  return make_program(checkpoint, spec, LayoutRequest{}, manifest.sizes,
+  return make_program(checkpoint, spec, manifest.request, manifest.sizes,
                       coords_of(manifest.global, manifest.sizes));
 }
 
 TEST(VllmLayout, HoldsEveryParameterThatVllmHoldsByteForByte) {
   std::size_t checked = 0;
   for (const Manifest& manifest : manifests()) {
-    SCOPED_TRACE(manifest.family + " tp " + std::to_string(manifest.sizes.tp) + " pp " +
-                 std::to_string(manifest.sizes.pp) + " rank " + std::to_string(manifest.global));
+    SCOPED_TRACE(manifest.family + " dp " + std::to_string(manifest.sizes.dp) +
+                 (manifest.sizes.expert_parallel ? " ep" : "") + " tp " +
+                 std::to_string(manifest.sizes.tp) + " pp " + std::to_string(manifest.sizes.pp) +
+                 " rank " + std::to_string(manifest.global));
     const Checkpoint checkpoint = fixture_checkpoint(manifest.family);
     const CopyProgram program = program_of(manifest, checkpoint);
     const std::vector<Bytes> bytes = execute(program, checkpoint);
@@ -86,15 +93,22 @@ TEST(VllmLayout, HoldsEveryParameterThatVllmHoldsByteForByte) {
     for (const TargetTensor& tensor : program.tensors) held.push_back(tensor.name);
     EXPECT_EQ(held, expected) << "names, in the engine's order";
   }
-  // 22 manifests; the smallest holds 14 parameters.
-  EXPECT_GE(checked, 22U * 14U);
+  // 54 manifests; the smallest holds 14 parameters.
+  EXPECT_GE(checked, 54U * 14U);
 }
 
-TEST(VllmLayout, FixturesCoverTensorAndPipelineParallelRanks) {
+TEST(VllmLayout, FixturesCoverEveryKindOfParallelism) {
   const std::vector<Manifest> all = manifests();
   EXPECT_TRUE(std::ranges::any_of(all, [](const Manifest& m) { return m.sizes.tp == 4; }));
   EXPECT_TRUE(std::ranges::any_of(all, [](const Manifest& m) { return m.sizes.pp == 2; }));
-  EXPECT_EQ(all.size(), 22U);
+  EXPECT_TRUE(std::ranges::any_of(
+      all, [](const Manifest& m) { return m.sizes.dp == 2 && !m.sizes.expert_parallel; }));
+  EXPECT_TRUE(std::ranges::any_of(all, [](const Manifest& m) {
+    return m.sizes.dp * m.sizes.tp == 4 && m.sizes.expert_parallel;
+  }));
+  EXPECT_TRUE(std::ranges::any_of(
+      all, [](const Manifest& m) { return m.request.placement == ExpertPlacement::kRoundRobin; }));
+  EXPECT_EQ(all.size(), 54U);
 }
 
 }  // namespace

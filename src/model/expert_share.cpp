@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/expert_share.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "model/family.hpp"
+
+namespace preload {
+namespace {
+
+// vLLM 0.32 config/parallel.py, All2AllBackend; "passthrough" is not for users to choose.
+// `sequence_parallel`: ParallelConfig.use_sequence_parallel_moe names it. `round_robin`:
+// FusedMoEParallelConfig.needs_round_robin_routing_tables does.
+struct Backend {
+  std::string_view name;
+  bool sequence_parallel = false;
+  bool round_robin = false;
+};
+constexpr auto kBackends = std::to_array<Backend>({
+    {"allgather_reducescatter", true, false},
+    // Gone from vLLM, which takes the one above for them.
+    {"naive", true, false},
+    {"pplx", true, false},
+    {"deepep_high_throughput", true, false},
+    {"deepep_low_latency", true, true},
+    {"deepep_v2", true, false},
+    {"mori_high_throughput", true, false},
+    {"mori_low_latency", true, false},
+    {"moonep", false, false},
+    {"nixl_ep", true, true},
+    {"flashinfer_all2allv", false, false},
+    {"flashinfer_nvlink_two_sided", false, false},
+    {"flashinfer_nvlink_one_sided", true, false},
+});
+
+const Backend& backend_of(const LayoutRequest& request) {
+  const auto at = std::ranges::find(kBackends, request.all2all_backend, &Backend::name);
+  return at == kBackends.end() ? kBackends.front() : *at;
+}
+
+bool spreads_experts(const ParallelSizes& sizes) {
+  return sizes.expert_parallel && sizes.dp * sizes.tp > 1;
+}
+
+}  // namespace
+
+std::string placement_fallback(const Family& family, const ModelSpec& spec,
+                               const LayoutRequest& request, const ParallelSizes& sizes) {
+  if (request.placement == ExpertPlacement::kLinear) return {};
+  if (!spreads_experts(sizes)) return "the experts are not spread over ranks";
+  const std::int64_t groups =
+      family.experts.groups.empty() ? 0 : spec.config.number(family.experts.groups);
+  if (groups < 2) return "vLLM places round-robin only the experts of models with several groups";
+  // All-to-all kernels are at work where there are several replicas of the attention.
+  if (sizes.dp > 1 && !backend_of(request).round_robin) {
+    return fmt::format(
+        "with several data-parallel ranks vLLM places experts round-robin only with "
+        "--all2all-backend deepep_low_latency or nixl_ep, not {}",
+        request.all2all_backend);
+  }
+  return {};
+}
+
+LocalExperts local_experts(std::int64_t experts, int parts, int index,
+                           ExpertPlacement placement) noexcept {
+  const std::int64_t base = experts / parts;
+  const std::int64_t remainder = experts % parts;
+  const std::int64_t count = base + (index < remainder ? 1 : 0);
+  if (placement == ExpertPlacement::kRoundRobin) return {index, count, parts};
+  return {index * base + std::min<std::int64_t>(index, remainder), count, 1};
+}
+
+ExpertShare expert_share(const Family& family, const ModelSpec& spec, const LayoutRequest& request,
+                         const ParallelSizes& sizes, const RankCoords& rank) {
+  ExpertShare share;
+  const int ranks = sizes.dp * sizes.tp;
+  const int index = rank.dp * sizes.tp + rank.tp;
+  if (spreads_experts(sizes)) {
+    share.ep_size = ranks;
+    share.ep_rank = index;
+    if (placement_fallback(family, spec, request, sizes).empty()) {
+      share.placement = request.placement;
+    }
+    share.shared_whole = backend_of(request).sequence_parallel && sizes.tp > 1 && sizes.dp > 1;
+  } else {
+    share.tp_size = ranks;
+    share.tp_rank = index;
+  }
+  share.experts = local_experts(spec.num_experts, share.ep_size, share.ep_rank, share.placement);
+  return share;
+}
+
+std::vector<std::string_view> all2all_backends() {
+  std::vector<std::string_view> names;
+  for (const Backend& backend : kBackends) names.push_back(backend.name);
+  return names;
+}
+
+}  // namespace preload

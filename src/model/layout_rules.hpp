@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/dims.hpp"
+#include "model/family.hpp"
+#include "model/model_spec.hpp"
+
+namespace preload {
+
+// A part with the config's numbers.
+struct LayoutPart {
+  std::string stored;
+  Split split = Split::kReplicated;
+  std::string row_text;     // "num_attention_heads * head_dim": how a message explains a size
+  std::string column_text;  // empty: one axis
+  std::int64_t rows = 1;    // of the engine's tensor, on all ranks together
+  std::int64_t columns = 1;
+  std::int64_t first_row = 0;    // where these rows begin in the stored tensor
+  std::int64_t stored_rows = 1;  // of the whole stored tensor
+  bool transposed = false;
+  std::optional<DType> exact;  // stored like this or not at all, as integers are
+  bool per_expert = false;     // one stored tensor an expert
+  std::int64_t experts = 0;  // along the first axis of the stored tensor; 0: there is no such axis
+
+  bool one_axis() const noexcept { return column_text.empty(); }
+};
+
+// A rule that a config has, for one layout.
+struct LayoutRule {
+  std::string target;  // with '*' for the expert's number: a tensor an expert
+  std::vector<LayoutPart> parts;
+  Share share = Share::kModel;
+  bool as_stored = false;  // axes in the stored order
+  std::optional<DType> dtype;
+  std::optional<double> constant;
+  std::string alias_of;
+  std::string tied_to;
+  std::string tp_refusal;
+  TensorKind kind = TensorKind::kParam;
+  bool if_stored = false;
+
+  bool per_expert() const noexcept { return target.find('*') != std::string::npos; }
+};
+
+enum class RuleStyle : std::uint8_t {
+  kEngine,    // the rules' targets
+  kAsStored,  // the stored tensors that they take something of
+};
+
+// The rules of one scope and one kind of layer that the config has.
+std::vector<LayoutRule> layout_rules(const Family& family, const ModelSpec& spec, Scope scope,
+                                     Layers layers, RuleStyle style);
+
+// Shape of the stored tensor as the config states it, and how a message explains it.
+Dims stored_shape(const LayoutPart& part);
+std::string stored_shape_text(const LayoutPart& part);
+
+}  // namespace preload
