@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.hpp"
 #include "model/family.hpp"
 
 namespace preload::cli {
@@ -55,6 +56,30 @@ std::optional<std::string> why_not_held(const ModelOptions& draft, const ModelSp
       "there are no rules for the {} draft of {}: the engine loads it itself; the target is served "
       "all the same",
       draft_method_name(draft.layout.draft->method), spec.architecture);
+}
+
+std::optional<DraftModel> open_draft(const ModelOptions& target, const Checkpoint& checkpoint,
+                                     const ModelSpec& spec) {
+  if (const auto reason = why_not_held(target)) log::warn(*reason);
+  std::optional<ModelOptions> options = draft_options(target);
+  if (!options) return std::nullopt;
+  DraftModel draft;
+  draft.options = std::move(*options);
+  if (draft.options.model == target.model) {
+    draft.checkpoint = checkpoint;
+  } else {
+    draft.checkpoint = open_checkpoint(draft.options.model, draft.options.open);
+    for (const std::string& warning : draft.checkpoint.warnings) log::warn(warning);
+  }
+  LayoutRequest& request = draft.options.layout;
+  follow_target(request, checkpoint, spec, target.layout);
+  draft.spec = layout_spec(draft.checkpoint, request, draft.options.hf_overrides);
+  if (const auto reason = why_not_held(draft.options, draft.spec)) {
+    log::warn(*reason);
+    return std::nullopt;
+  }
+  check_draft(request.draft->method, draft.spec, spec, draft.options.model);
+  return draft;
 }
 
 }  // namespace preload::cli

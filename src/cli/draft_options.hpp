@@ -24,4 +24,14 @@ std::optional<RankCoords> draft_coords(const RankCoords& target, const ParallelS
 std::optional<std::string> why_not_held(const ModelOptions& target);
 std::optional<std::string> why_not_held(const ModelOptions& draft, const ModelSpec& spec);
 
+// The draft of a model, opened and found to fit it; nothing, with a warning, where it is not held.
+// For commands that run alone: the ranks of a job share one reading of the files.
+struct DraftModel {
+  ModelOptions options;
+  Checkpoint checkpoint;
+  ModelSpec spec;
+};
+std::optional<DraftModel> open_draft(const ModelOptions& target, const Checkpoint& checkpoint,
+                                     const ModelSpec& spec);
+
 }  // namespace preload::cli

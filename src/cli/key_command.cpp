@@ -47,19 +47,11 @@ class Keys {
 
   // Nothing where no draft is held.
   std::optional<RoleKey> draft(const ParallelSizes& sizes, const RankCoords& rank) const {
-    if (const auto reason = why_not_held(model_)) log::warn(*reason);
-    std::optional<ModelOptions> draft = draft_options(model_);
+    const std::optional<DraftModel> draft = open_draft(model_, checkpoint_, spec_);
     const std::optional<RankCoords> coords = draft_coords(rank, sizes);
     if (!draft || !coords) return std::nullopt;
-    const Checkpoint checkpoint = draft->model == model_.model ? checkpoint_ : open(*draft);
-    follow_target(draft->layout, checkpoint_, spec_, model_.layout);
-    const ModelSpec spec = layout_spec(checkpoint, draft->layout, draft->hf_overrides);
-    if (const auto reason = why_not_held(*draft, spec)) {
-      log::warn(*reason);
-      return std::nullopt;
-    }
-    check_draft(draft->layout.draft->method, spec, spec_, draft->model);
-    return key_of(checkpoint, spec, draft->layout, draft_sizes(*draft, sizes), *coords);
+    return key_of(draft->checkpoint, draft->spec, draft->options.layout,
+                  draft_sizes(draft->options, sizes), *coords);
   }
 
  private:

@@ -24,6 +24,10 @@ constexpr Rule around(std::string_view target, std::span<const Part> parts) {
   return rule;
 }
 
+constexpr Rule kEmbedding{.scope = Scope::kLastStage,
+                          .target = "model.embed_tokens.weight",
+                          .parts = decoder::kEmbeddingPart};
+
 // vLLM 0.32 model_executor/models/deepseek_mtp.py: a layer of DeepSeek-V3 (mtp_block) behind a
 // projection of embedding and hidden state. One embedding for all layers: the first one's, or the
 // target's where that has none. A head that is not stored is the target's.

@@ -61,6 +61,7 @@ constexpr Rule last(std::string_view target, std::span<const Part> parts,
 }
 constexpr Rule token_ids() {
   Rule rule = last("draft_id_to_target_id", kTokenIdsPart, kOwnVocabulary);
+  rule.scope = Scope::kFirstStage;
   rule.dtype = DType::kI64;
   return rule;
 }
