@@ -45,7 +45,23 @@ bool spreads_experts(const ParallelSizes& sizes) {
   return sizes.expert_parallel && sizes.dp * sizes.tp > 1;
 }
 
+// Sequence-parallel MoE is for attention that is both replicated and sharded.
+bool is_two_dimensional(const ParallelSizes& sizes) { return sizes.tp > 1 && sizes.dp > 1; }
+
 }  // namespace
+
+bool decides_shared_experts(const Family& family, const ModelSpec& spec,
+                            const ParallelSizes& sizes) {
+  return spreads_experts(sizes) && is_two_dimensional(sizes) &&
+         std::ranges::any_of(family.rules, [&](const Rule& rule) {
+           return rule.share == Share::kSharedExpert &&
+                  (rule.presence == nullptr || rule.presence(spec));
+         });
+}
+
+std::string_view placement_name(ExpertPlacement placement) noexcept {
+  return placement == ExpertPlacement::kLinear ? "linear" : "round_robin";
+}
 
 std::string placement_fallback(const Family& family, const ModelSpec& spec,
                                const LayoutRequest& request, const ParallelSizes& sizes) {
@@ -84,7 +100,7 @@ ExpertShare expert_share(const Family& family, const ModelSpec& spec, const Layo
     if (placement_fallback(family, spec, request, sizes).empty()) {
       share.placement = request.placement;
     }
-    share.shared_whole = backend_of(request).sequence_parallel && sizes.tp > 1 && sizes.dp > 1;
+    share.shared_whole = backend_of(request).sequence_parallel && is_two_dimensional(sizes);
   } else {
     share.tp_size = ranks;
     share.tp_rank = index;

@@ -43,6 +43,11 @@ std::string placement_fallback(const Family& family, const ModelSpec& spec,
 LocalExperts local_experts(std::int64_t experts, int parts, int index,
                            ExpertPlacement placement) noexcept;
 
+// Whether shared experts are whole or sliced by what --all2all-backend says.
+bool decides_shared_experts(const Family& family, const ModelSpec& spec,
+                            const ParallelSizes& sizes);
+
+std::string_view placement_name(ExpertPlacement placement) noexcept;  // as the flag takes it
 // vLLM's names of --all2all-backend that a user may choose.
 std::vector<std::string_view> all2all_backends();
 

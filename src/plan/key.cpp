@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "model/expert_share.hpp"
+#include "model/family.hpp"
 #include "plan/shards.hpp"
 
 namespace preload {
@@ -29,6 +31,29 @@ std::string checkpoint_id(const Checkpoint& checkpoint, const std::vector<Source
   }
   return sha256_hex(text);
 }
+
+namespace {
+
+// How the rank shares the experts; of a model without any it is the same on every rank.
+void add_expert_fields(const ModelSpec& spec, const LayoutRequest& request,
+                       const ParallelSizes& sizes, const RankCoords& rank, KeyFields& fields) {
+  const Family* family = find_family(spec.architecture);
+  ExpertShare share;
+  if (family != nullptr && family->experts.sparse != nullptr) {
+    share = expert_share(*family, spec, request, sizes, rank);
+  }
+  fields["moe_tp_size"] = fmt::format("{}", share.tp_size);
+  fields["moe_tp_rank"] = fmt::format("{}", share.tp_rank);
+  fields["ep_size"] = fmt::format("{}", share.ep_size);
+  fields["ep_rank"] = fmt::format("{}", share.ep_rank);
+  fields["expert_placement"] = placement_name(share.placement);
+  // Several backends make the same layout; where none would make another it is no field.
+  fields["all2all_backend"] = share.ep_size > 1 && decides_shared_experts(*family, spec, sizes)
+                                  ? request.all2all_backend
+                                  : "any";
+}
+
+}  // namespace
 
 KeyFields key_fields(const ModelSpec& spec, const LayoutRequest& request,
                      const CopyProgram& program, const ParallelSizes& sizes, const RankCoords& rank,
@@ -55,6 +80,7 @@ KeyFields key_fields(const ModelSpec& spec, const LayoutRequest& request,
   } else {
     fields["layers"] = "all";
   }
+  add_expert_fields(spec, request, sizes, rank, fields);
   // The heads decide what a rank takes of q, k and v; the tie, which names it holds twice.
   fields["heads"] = sizes.tp == 1 ? "all"
                                   : fmt::format("{}/{}x{}", spec.num_attention_heads,

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "model/expert_share.hpp"
 
 namespace preload {
 namespace {
@@ -16,6 +17,13 @@ Role role_from_name(const std::string& name) {
   if (name == role_name(Role::kTarget)) return Role::kTarget;
   if (name == role_name(Role::kDraft)) return Role::kDraft;
   throw Error(Errc::kProtocol, fmt::format("shard description: unknown role '{}'", name));
+}
+
+ExpertPlacement placement_from_name(const std::string& name) {
+  for (const ExpertPlacement placement : {ExpertPlacement::kLinear, ExpertPlacement::kRoundRobin}) {
+    if (name == placement_name(placement)) return placement;
+  }
+  throw Error(Errc::kProtocol, fmt::format("shard description: unknown placement '{}'", name));
 }
 
 json dtype_json(const std::optional<DType>& dtype) {
@@ -59,11 +67,15 @@ std::string to_json(const ShardDescription& shard) {
       {"layout_version", shard.layout_version},
       {"dtype", dtype_json(shard.request.dtype)},
       {"ignore", shard.request.ignore},
+      {"expert_placement", placement_name(shard.request.placement)},
+      {"all2all_backend", shard.request.all2all_backend},
       {"role", role_name(shard.role)},
       {"draft", draft_json(shard.request.draft)},
       {"dp_size", shard.sizes.dp},
       {"pp_size", shard.sizes.pp},
       {"tp_size", shard.sizes.tp},
+      {"expert_parallel", shard.sizes.expert_parallel},
+      {"stage_layers", shard.sizes.stage_layers},
       {"global_rank", shard.rank.global},
       {"dp_rank", shard.rank.dp},
       {"pp_rank", shard.rank.pp},
@@ -90,10 +102,14 @@ ShardDescription shard_from_json(std::string_view text) {
     shard.request.dtype = dtype_from_json(object.at("dtype"));
     object.at("ignore").get_to(shard.request.ignore);
     shard.request.draft = draft_from_json(object.at("draft"));
+    shard.request.placement = placement_from_name(object.at("expert_placement").get<std::string>());
+    object.at("all2all_backend").get_to(shard.request.all2all_backend);
     shard.role = role_from_name(object.at("role").get<std::string>());
     object.at("dp_size").get_to(shard.sizes.dp);
     object.at("pp_size").get_to(shard.sizes.pp);
     object.at("tp_size").get_to(shard.sizes.tp);
+    object.at("expert_parallel").get_to(shard.sizes.expert_parallel);
+    object.at("stage_layers").get_to(shard.sizes.stage_layers);
     object.at("global_rank").get_to(shard.rank.global);
     object.at("dp_rank").get_to(shard.rank.dp);
     object.at("pp_rank").get_to(shard.rank.pp);
