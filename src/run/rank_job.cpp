@@ -13,8 +13,8 @@
 #include "load/hash_files.hpp"
 #include "memory/device.hpp"
 #include "run/cpu_binding.hpp"
+#include "run/fill.hpp"
 #include "run/host_share.hpp"
-#include "run/node_memory.hpp"
 #include "run/residency_build.hpp"
 #include "run/source_audit.hpp"
 
@@ -112,7 +112,7 @@ Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
   log::info(binding.account());
   if (kind_ == HandleKind::kHost) require_host_memory(group_, launch_, bytes_, cancel);
   memory = allocate_slabs(kind_, plan.load.slabs.slabs, launch_.device.ordinal);
-  const LoadResult result = fill(plan, *memory);
+  const LoadResult result = fill(group_, options_, launch_, plan, *memory, progress_, cancel);
   const double rate = result.seconds > 0 ? static_cast<double>(result.bytes_read) /
                                                static_cast<double>(kGiB) / result.seconds
                                          : 0;
@@ -121,53 +121,9 @@ Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
 
   const std::vector<SourceHash> sources =
       audit_sources(group_, plan, result, options_.threads,
-                    {std::nullopt, reads_in_flight(), &progress_.reads}, cancel);
+                    {std::nullopt, reads_in_flight(options_, launch_), &progress_.reads}, cancel);
   if (launch_.coords.global == 0) remember_hashes(plan.checkpoint, sources);
   return build_residency(options_, launch_, plan, result, sources, endpoint_);
-}
-
-ReadsInFlight RankJob::reads_in_flight() const {
-  return share_of_reads(options_.reads_in_flight, launch_.place.local_size);
-}
-
-// Reads this rank's part of what its node reads, and waits for what the others read for it.
-LoadResult RankJob::fill(RankPlan& plan, SlabMemory& memory) {
-  const Cancel& cancel = control_.cancel();
-  LoadOptions how;
-  how.ring_bytes = options_.ring_bytes;
-  how.threads = options_.threads;
-  how.method = options_.reader;
-  how.in_flight = reads_in_flight();
-  how.device = launch_.device.ordinal;
-  how.keep_tuning = launch_.place.local == 0;  // its node's others measure the same
-  if (!may_spread(options_, launch_)) {
-    const LoadWork work{plan.load, plan.program, plan.checkpoint, plan.reads, memory};
-    LoadResult result = load(work, how, progress_, cancel);
-    finish_load(result, work, {}, how, cancel);
-    return result;
-  }
-  const NodeMemory peers(group_, options_, launch_, memory, plan, cancel);
-  progress_.total_bytes = plan.reads.read_bytes;
-  how.before_reading = [&] {
-    group_.barrier({"every rank's memory to be ready", cancel, kSlowestRank});
-  };
-  const LoadWork work{plan.load, plan.program, plan.checkpoint, plan.reads, memory, &peers};
-  LoadResult result = load(work, how, progress_, cancel);
-  const int first = launch_.place.global - launch_.place.local;
-  std::vector<std::vector<GivenHash>> by_rank(static_cast<std::size_t>(group_.size()));
-  for (const GivenHash& given : result.given) {
-    by_rank.at(static_cast<std::size_t>(first) + given.owner).push_back(given);
-  }
-  std::vector<std::string> parts;
-  for (const auto& given : by_rank) parts.push_back(encode_given(given));
-  std::vector<GivenHash> received;
-  for (const std::string& part : group_.all_to_all(
-           parts, {"this node's other ranks to finish loading", cancel, kSlowestRank})) {
-    const std::vector<GivenHash> given = decode_given(part);
-    received.insert(received.end(), given.begin(), given.end());
-  }
-  finish_load(result, work, received, how, cancel);
-  return result;
 }
 
 // What is exported lives on by itself, so that serving takes no MPI and no CUDA context.

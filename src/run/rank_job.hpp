@@ -34,9 +34,7 @@ class RankJob {
   ServeEnd work();
   void take_place();  // directory, lock, state file
   Residency load_shard(std::unique_ptr<SlabMemory>& memory);
-  ReadsInFlight reads_in_flight() const;  // this rank's share of its node's
-  LoadResult fill(RankPlan& plan, SlabMemory& memory);
-  void let_go(SlabMemory& memory);  // of MPI, and of CUDA where handles live without it
+  void let_go(SlabMemory& memory);        // of MPI, and of CUDA where handles live without it
   ServeEnd serve(Residency residency, std::unique_ptr<SlabMemory> memory);
   void announce() const;
 

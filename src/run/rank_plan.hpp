@@ -8,8 +8,17 @@
 #include "plan/load_plan.hpp"
 #include "plan/read_plan.hpp"
 #include "run/launch.hpp"
+#include "run/spread_group.hpp"
 
 namespace preload::run {
+
+// What the ranks of a group read for each other, as far as one of them needs to know it.
+struct SpreadPlan {
+  SpreadGroup group;
+  std::vector<std::vector<SlabSpec>> slabs;  // of every member on this rank's node; else empty
+  std::vector<ReadPlan> incoming;            // see plan_incoming
+  std::size_t most_givers = 0;               // that one of the members has
+};
 
 // All that loading needs to know, as values.
 struct RankPlan {
@@ -18,14 +27,14 @@ struct RankPlan {
   CopyProgram program;
   LoadPlan load;
   ReadPlan reads;
-  std::vector<std::vector<SlabSpec>> node_slabs;  // of every rank of this node
+  SpreadPlan spread;
 };
 
-// Whether ranks of a node may hand each other what they read. The same on every rank.
+// Whether ranks may hand each other what they read. The same on every rank.
 bool may_spread(const cli::ServeOptions& options, const Launch& launch);
 
 // Collective. Rank 0 reads index and headers, once per job, and every rank plans from the same
-// value its own part, and what its node reads. Returns when every rank has planned: nothing is
+// value its own part, and what its group reads. Returns when every rank has planned: nothing is
 // allocated before.
 RankPlan plan_rank(Group& group, const cli::ServeOptions& options, const Launch& launch,
                    const Cancel& cancel);
