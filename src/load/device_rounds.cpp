@@ -34,26 +34,26 @@ class DeviceRounds {
   explicit DeviceRounds(LoadJob& job)
       : job_(job),
         rounds_(job),
-        chunk_bytes_(job.work.messages->round_bytes),
+        chunk_bytes_(align_up(rounds_.out.most_aligned_bytes, kAlignment)),
+        slot_bytes_(chunk_bytes_ + job.work.messages->round_bytes),
         slot_count_(std::clamp<std::uint64_t>(
-            job.options.ring_bytes / (2 * chunk_bytes_), 1,
+            job.options.ring_bytes / slot_bytes_, 1,
             static_cast<std::uint64_t>(job.tunings.front().threads) + kStages)),
         slots_(slot_count_, rounds_.out.list.chunks.size()),
-        ring_(2 * slot_count_ * chunk_bytes_),
+        ring_(slot_count_ * slot_bytes_),
         sums_(job.work.reads.blocks.size(), job.work.reads.deliveries.size()),
         copies_(make_stream()),
         main_(make_stream()),
         placer_(job, sums_, main_.get()) {
     sums_.clear(main_.get());
     const auto aligned = [](std::uint64_t bytes) { return align_up(bytes, kAlignment); };
-    const std::uint64_t each = aligned(chunk_bytes_) + aligned(rounds_.out.most_bytes) +
-                               aligned(rounds_.most_incoming_bytes);
+    const std::uint64_t each =
+        chunk_bytes_ + aligned(rounds_.out.most_bytes) + aligned(rounds_.most_incoming_bytes);
     staging_ = allocate_device(kStages * each, "allocating the staging area for what ranks send");
     auto* at = static_cast<std::byte*>(staging_.get());
     for (Stage& stage : stages_) {
-      stage = {at, at + aligned(chunk_bytes_),
-               at + aligned(chunk_bytes_) + aligned(rounds_.out.most_bytes), make_event(),
-               make_event()};
+      stage = {at, at + chunk_bytes_, at + chunk_bytes_ + aligned(rounds_.out.most_bytes),
+               make_event(), make_event()};
       at += each;
     }
     pinned_ = pin(ring_.bytes().data(), ring_.bytes().size());
@@ -81,9 +81,9 @@ class DeviceRounds {
   static constexpr std::size_t kStages = 2;  // one is sent while the next is copied
   static constexpr std::uint64_t kAlignment = 256;
 
-  // A chunk, and what is gathered for it.
+  // A chunk, its pieces aligned, and what is gathered for it.
   std::span<std::byte> slot(std::size_t chunk) const noexcept {
-    return ring_.bytes().subspan(slots_.slot_of(chunk) * 2 * chunk_bytes_, 2 * chunk_bytes_);
+    return ring_.bytes().subspan(slots_.slot_of(chunk) * slot_bytes_, slot_bytes_);
   }
 
   void read(const std::atomic<bool>& stop) {
@@ -95,7 +95,7 @@ class DeviceRounds {
         const Piece& piece = rounds_.out.list.pieces[i];
         read_rows(job_.files, job_.block_of(piece), piece, buffer.first(piece.total_bytes()),
                   slot(*number).subspan(chunk_bytes_));
-        buffer = buffer.subspan(piece.total_bytes());
+        buffer = buffer.subspan(align_up(piece.total_bytes(), kElementAlignment));
       }
       job_.progress.bytes.fetch_add(chunk.bytes, std::memory_order_relaxed);
       slots_.set_ready(*number);
@@ -138,10 +138,9 @@ class DeviceRounds {
   }
 
   void copy(std::size_t round, Stage& stage) const {
-    check_cuda(
-        cudaMemcpyAsync(stage.landed, slot(round).data(), rounds_.out.list.chunks[round].bytes,
-                        cudaMemcpyHostToDevice, copies_.get()),
-        "copying to the GPU");
+    check_cuda(cudaMemcpyAsync(stage.landed, slot(round).data(), chunk_bytes_,
+                               cudaMemcpyHostToDevice, copies_.get()),
+               "copying to the GPU");
     check_cuda(cudaEventRecord(stage.copied.get(), copies_.get()), "marking a copy to the GPU");
   }
 
@@ -153,7 +152,7 @@ class DeviceRounds {
       const Piece& piece = rounds_.out.list.pieces[i];
       placer_.place(piece, at);
       landed.push_back(at);
-      at += piece.total_bytes();
+      at += align_up(piece.total_bytes(), kElementAlignment);
     }
     for (const Parcel& parcel : rounds_.out.parcels[round]) {
       std::byte* const message = stage.outgoing + parcel.offset;
@@ -194,6 +193,7 @@ class DeviceRounds {
   LoadJob& job_;
   const RoundWork rounds_;
   const std::uint64_t chunk_bytes_;
+  const std::uint64_t slot_bytes_;
   const std::size_t slot_count_;
   RoundSlots slots_;
   const Ring ring_;

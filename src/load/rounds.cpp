@@ -17,8 +17,6 @@ constexpr std::uint64_t kLeastRoundBytes = 64 * kKiB;  // the loader's smallest 
 constexpr std::uint64_t kRoundMemory = 64 * kMiB;      // of what a rank is sent in one round
 constexpr std::uint64_t kRingParts = 8;
 constexpr std::uint64_t kPageBytes = 4 * kKiB;
-// Kernels that convert write whole elements of any type.
-constexpr std::uint64_t kSegmentAlignment = 8;
 
 Segment segment_of(const Piece& piece, const Delivery& delivery, const Share& share,
                    std::uint64_t offset) noexcept {
@@ -27,7 +25,7 @@ Segment segment_of(const Piece& piece, const Delivery& delivery, const Share& sh
 }
 
 std::uint64_t segment_end(std::uint64_t offset, const Piece& piece, const Share& share) noexcept {
-  return align_up(offset + piece.rows * share.target_bytes, kSegmentAlignment);
+  return align_up(offset + piece.rows * share.target_bytes, kElementAlignment);
 }
 
 // What decides the bytes of a segment.
@@ -47,9 +45,11 @@ OutgoingRounds::OutgoingRounds(const ReadPlan& shared, std::uint64_t chunk_bytes
   parcels.reserve(list.chunks.size());
   for (const Chunk& chunk : list.chunks) {
     std::map<std::uint32_t, std::pair<std::vector<Recipe>, std::vector<SegmentSource>>> by_rank;
+    std::uint64_t aligned_bytes = 0;
     for (std::uint32_t i = chunk.first; i < chunk.first + chunk.count; ++i) {
       const Piece& piece = list.pieces[i];
       const ReadBlock& block = shared.blocks[piece.block];
+      aligned_bytes += align_up(piece.total_bytes(), kElementAlignment);
       for (std::uint32_t d = block.first; d < block.first + block.count; ++d) {
         const Delivery& delivery = shared.deliveries[d];
         if (delivery.owner == shared.self || !by_message(delivery.owner)) continue;
@@ -60,6 +60,7 @@ OutgoingRounds::OutgoingRounds(const ReadPlan& shared, std::uint64_t chunk_bytes
         sources.push_back({i, d, *share});
       }
     }
+    most_aligned_bytes = std::max(most_aligned_bytes, aligned_bytes);
     // Replicas are sent the same bytes, which are packed once.
     std::map<std::vector<Recipe>, std::size_t> known;
     std::vector<Parcel>& round = parcels.emplace_back();

@@ -43,6 +43,10 @@ struct Parcel {
   std::uint64_t bytes = 0;
 };
 
+// Kernels that convert read and write whole elements of any type: segments begin on multiples of
+// this in their message, and a chunk's pieces may be laid out so.
+inline constexpr std::uint64_t kElementAlignment = 8;
+
 // How large a chunk may be so that the messages of `givers` ranks fit into memory together, and
 // some chunks into the ring. The same on every rank.
 std::uint64_t round_bytes(std::size_t givers, std::uint64_t ring_bytes) noexcept;
@@ -56,6 +60,7 @@ struct OutgoingRounds {
   ChunkList list;
   std::vector<std::vector<Parcel>> parcels;  // by round
   std::uint64_t most_bytes = 0;              // of a round's parcels together
+  std::uint64_t most_aligned_bytes = 0;      // of a chunk whose pieces are laid out aligned
 };
 
 // What one rank is sent by another, round by round.
