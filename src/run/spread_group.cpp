@@ -106,18 +106,7 @@ SpreadGroup wide_group(const Launch& launch, Spread spread, const std::vector<Sp
       return own;
     }
   }
-  // Nodes in their order, as many at a time as fit.
-  SpreadGroup group;
-  for (int first = 0;; first = group.first + group.count) {
-    group = {first, 0, 0};
-    while (group.first + group.count < static_cast<int>(launch.places.size())) {
-      const int node = place_of(launch, group.first + group.count).local_size;
-      if (group.nodes > 0 && group.count + node > kMostGroupRanks) break;
-      group.count += node;
-      ++group.nodes;
-    }
-    if (own.first < group.first + group.count) return group;
-  }
+  return group_of_nodes(launch.places, launch.place.global);
 }
 
 LinkRates node_rates(const Launch& launch, const SpreadGroup& group,

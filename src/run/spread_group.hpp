@@ -10,21 +10,10 @@
 #include "cli/serve_options.hpp"
 #include "comm/mpi_session.hpp"
 #include "plan/spread_choice.hpp"
+#include "plan/spread_group.hpp"
 #include "run/launch.hpp"
 
 namespace preload::run {
-
-// Ranks [first, first + count) that hand each other what they read: those of one node, or of a few
-// whole nodes. Its members are numbered from 0.
-struct SpreadGroup {
-  int first = 0;
-  int count = 1;
-  int nodes = 1;
-  std::uint32_t member(int global) const noexcept {
-    return static_cast<std::uint32_t>(global - first);
-  }
-  friend bool operator==(const SpreadGroup&, const SpreadGroup&) = default;
-};
 
 // What decides how far spreading goes, of one rank.
 struct SpreadFacts {
@@ -39,10 +28,6 @@ SpreadFacts decode_spread_facts(std::string_view text);
 std::vector<SpreadFacts> gather_spread_facts(Group& group, const cli::ServeOptions& options,
                                              const Launch& launch, const Checkpoint& checkpoint,
                                              const Cancel& cancel);
-
-// Whole nodes with at most so many ranks: every rank plans for all of its group, and any two of
-// them may exchange messages.
-inline constexpr int kMostGroupRanks = 64;
 
 SpreadGroup node_group(const Launch& launch);
 // The nodes that this rank's node may share reads with; its own alone where that cannot pay, or
