@@ -53,8 +53,11 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "pread "
      "where the files are in the page cache or on a network, else direct]"},
     {"spread", "", "WHEN", "serve plan",
-     "what several ranks of a node need is read once and handed on: auto, always or never [auto: "
-     "where that is faster]"},
+     "what several ranks need is read once and handed on, within nodes and between them: auto, "
+     "always "
+     "or never [auto: where that is faster]"},
+    {"nccl-library", "", "FILE", "serve",
+     "the NCCL by which GPUs that cannot map each other's memory exchange weights [libnccl.so.2]"},
     {"reader-threads", "", "N", "serve bench", "reading threads of a rank [by its CPUs]"},
     {"reads-in-flight", "", "N", "serve",
      "reads in flight of a node on one file system, shared out among its ranks [32 on network file "

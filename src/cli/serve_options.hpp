@@ -42,6 +42,7 @@ struct ServeOptions {
   std::uint64_t ring_bytes = 512 * kMiB;
   std::optional<ReadMethod> reader;    // --reader, unset = auto
   Spread spread = Spread::kAuto;       // --spread
+  std::string nccl_library;            // --nccl-library, "" = the usual name
   int threads = 0;                     // --reader-threads, 0 = by the CPUs at hand
   std::optional<int> reads_in_flight;  // --reads-in-flight, of a node
   std::vector<unsigned> allow_uids;

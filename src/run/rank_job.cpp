@@ -16,8 +16,8 @@
 #include "load/run_threads.hpp"
 #include "memory/device.hpp"
 #include "run/cpu_binding.hpp"
+#include "run/fill.hpp"
 #include "run/host_share.hpp"
-#include "run/node_memory.hpp"
 #include "run/residency_build.hpp"
 #include "run/shared_receipt.hpp"
 #include "run/source_audit.hpp"
@@ -152,7 +152,8 @@ void RankJob::load(RoleDaemon& daemon) {
   const Cancel& cancel = control_.cancel();
   RankPlan& plan = daemon.plan;
   const CpuBinding binding(launch_.device.device);
-  const LoadResult result = fill(plan, *daemon.memory, daemon.progress);
+  const LoadResult result =
+      fill(group_, options_, launch_, plan, *daemon.memory, daemon.progress, cancel);
   const double rate = result.seconds > 0 ? static_cast<double>(result.bytes_read) /
                                                static_cast<double>(kGiB) / result.seconds
                                          : 0;
@@ -160,9 +161,9 @@ void RankJob::load(RoleDaemon& daemon) {
                         role_name(daemon.role.role), format_bytes(result.bytes_read),
                         result.seconds, rate));
 
-  const std::vector<SourceHash> sources =
-      audit_sources(group_, plan, result, options_.threads,
-                    {std::nullopt, reads_in_flight(), &daemon.progress.reads}, cancel);
+  const std::vector<SourceHash> sources = audit_sources(
+      group_, plan, result, options_.threads,
+      {std::nullopt, reads_in_flight(options_, launch_), &daemon.progress.reads}, cancel);
   if (launch_.coords.global == 0) remember_hashes(plan.checkpoint, sources);
   std::string receipt = share_receipt(group_, plan, cancel);
   if (daemon.is_here()) {
@@ -175,50 +176,6 @@ std::uint64_t RankJob::bytes() const noexcept {
   std::uint64_t sum = 0;
   for (const RoleDaemon& daemon : daemons_) sum += daemon.bytes();
   return sum;
-}
-
-ReadsInFlight RankJob::reads_in_flight() const {
-  return share_of_reads(options_.reads_in_flight, launch_.place.local_size);
-}
-
-// Reads this rank's part of what its node reads, and waits for what the others read for it.
-LoadResult RankJob::fill(RankPlan& plan, SlabMemory& memory, LoadProgress& progress) {
-  const Cancel& cancel = control_.cancel();
-  LoadOptions how;
-  how.ring_bytes = options_.ring_bytes;
-  how.threads = options_.threads;
-  how.method = options_.reader;
-  how.in_flight = reads_in_flight();
-  how.device = launch_.device.ordinal;
-  how.keep_tuning = launch_.place.local == 0;  // its node's others measure the same
-  if (!may_spread(options_, launch_)) {
-    const LoadWork work{plan.load, plan.program, plan.checkpoint, plan.reads, memory};
-    LoadResult result = preload::load(work, how, progress, cancel);
-    finish_load(result, work, {}, how, cancel);
-    return result;
-  }
-  const NodeMemory peers(group_, options_, launch_, memory, plan, cancel);
-  progress.total_bytes = plan.reads.read_bytes;
-  how.before_reading = [&] {
-    group_.barrier({"every rank's memory to be ready", cancel, kSlowestRank});
-  };
-  const LoadWork work{plan.load, plan.program, plan.checkpoint, plan.reads, memory, &peers};
-  LoadResult result = preload::load(work, how, progress, cancel);
-  const int first = launch_.place.global - launch_.place.local;
-  std::vector<std::vector<GivenHash>> by_rank(static_cast<std::size_t>(group_.size()));
-  for (const GivenHash& given : result.given) {
-    by_rank.at(static_cast<std::size_t>(first) + given.owner).push_back(given);
-  }
-  std::vector<std::string> parts;
-  for (const auto& given : by_rank) parts.push_back(encode_given(given));
-  std::vector<GivenHash> received;
-  for (const std::string& part : group_.all_to_all(
-           parts, {"this node's other ranks to finish loading", cancel, kSlowestRank})) {
-    const std::vector<GivenHash> given = decode_given(part);
-    received.insert(received.end(), given.begin(), given.end());
-  }
-  finish_load(result, work, received, how, cancel);
-  return result;
 }
 
 // What is exported lives on by itself, so that serving takes no MPI and no CUDA context.

@@ -39,8 +39,6 @@ class RankJob {
   void drop(RoleDaemon& daemon);  // a draft that cannot be held
   void allocate();
   void load(RoleDaemon& daemon);
-  ReadsInFlight reads_in_flight() const;  // this rank's share of its node's
-  LoadResult fill(RankPlan& plan, SlabMemory& memory, LoadProgress& progress);
   void let_go();  // of MPI, and of CUDA where handles live without it
   void measure_overhead();
   ServeEnd serve();
