@@ -24,7 +24,8 @@ PRELOAD_API const char* preload_client_version(void); /* "0.1.0" */
 typedef enum preload_status {
   PRELOAD_OK = 0,
   PRELOAD_E_INTERNAL = 1,
-  PRELOAD_E_USAGE = 2,       /* a bad option, an unsafe socket directory */
+  PRELOAD_E_USAGE =
+      2, /* a bad option, an unsafe socket directory, an expected model that cannot be read */
   PRELOAD_E_DEVICE = 3,      /* the CUDA driver refused */
   PRELOAD_E_UNAVAILABLE = 4, /* no daemon there, or it is not serving (yet) */
   PRELOAD_E_MISMATCH = 5,    /* it holds something else than expected */

@@ -51,6 +51,15 @@ class ModelComparison {
     throw wire::PeerError(std::move(reply));
   }
 
+  void plan(const ModelSpec& spec) try {
+    program_ = make_program(checkpoint_, spec, shard_.request, shard_.sizes, shard_.rank);
+  } catch (const Error& error) {
+    if (error.code() != Errc::kModel) throw;
+    refuse({{"checkpoint",
+             {fmt::format("one that cannot be laid out like this: {}", error.what()),
+              served_.checkpoint}}});
+  }
+
   // All but the bytes, from the headers and the config.
   void compare_fields() {
     const ModelSpec spec = layout_spec(checkpoint_, shard_.request, shard_.hf_overrides);
@@ -58,7 +67,7 @@ class ModelComparison {
     if (architecture != served_.fields.end() && architecture->second != spec.architecture) {
       refuse({{"architecture", {spec.architecture, architecture->second}}});
     }
-    program_ = make_program(checkpoint_, spec, shard_.request, shard_.sizes, shard_.rank);
+    plan(spec);
     Mismatches mismatches;
     for (const auto& [name, expected] : key_fields(spec, shard_.request, program_, shard_.sizes,
                                                    shard_.rank, served_.checkpoint)) {
