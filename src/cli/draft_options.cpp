@@ -7,9 +7,15 @@
 #include "model/family.hpp"
 
 namespace preload::cli {
+namespace {
+
+constexpr std::string_view kTransformers = "transformers";  // the layout
+
+}  // namespace
 
 std::optional<ModelOptions> draft_options(const ModelOptions& target) {
   if (!target.speculative || !target.speculative->draft) return std::nullopt;
+  if (target.layout.layout == kTransformers) return std::nullopt;
   const SpeculativeConfig& config = *target.speculative;
   ModelOptions draft = target;
   draft.speculative.reset();
@@ -40,7 +46,12 @@ std::optional<RankCoords> draft_coords(const RankCoords& target, const ParallelS
 }
 
 std::optional<std::string> why_not_held(const ModelOptions& target) {
-  if (!target.speculative || target.speculative->draft) return std::nullopt;
+  if (!target.speculative) return std::nullopt;
+  if (target.layout.layout == kTransformers) {
+    return "transformers has no draft models, and its layout none of theirs: the target is served "
+           "all the same";
+  }
+  if (target.speculative->draft) return std::nullopt;
   return fmt::format(
       "speculative method {} has no weights that are held here: the engine loads what it needs "
       "itself; the target is served all the same",

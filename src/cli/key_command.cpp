@@ -97,7 +97,10 @@ int run_key(const Arguments& arguments) {
     throw Error(Errc::kUsage, "--role draft: of which draft? --speculative-config says");
   }
   const ParallelSizes sizes = own_sizes(model);
-  const RankCoords rank = coords_of(rank_option(options, sizes), sizes);
+  int global = rank_option(options, sizes);
+  // A draft is the same whatever the target's stages: any rank of the last one.
+  if (of_draft && !options.has("rank")) global = (sizes.pp - 1) * sizes.tp;
+  const RankCoords rank = coords_of(global, sizes);
   const Keys keys(model);
   const std::optional<RoleKey> key =
       of_draft ? keys.draft(sizes, rank) : std::optional(keys.target(sizes, rank));

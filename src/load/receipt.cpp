@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "base/fd.hpp"
 #include "base/hash.hpp"
 #include "checkpoint/hub_blob.hpp"
+#include "load/run_threads.hpp"
 
 namespace preload {
 namespace {
@@ -124,11 +126,22 @@ void add_samples(Receipt& receipt, const Checkpoint& checkpoint, const std::vect
     const SourceTensor& tensor = checkpoint.tensors[i];
     tensors[checkpoint.files.at(tensor.file).name].push_back(&tensor);
   }
-  for (FileReceipt& file : receipt) {
-    const TensorStream stream(std::move(tensors[file.name]), path_of(checkpoint, file.name));
-    file.tensors = stream.list_digest();
-    file.sample = stream.sample();
-  }
+  // On a network file system each of the small reads takes its time.
+  constexpr std::size_t kThreads = 16;
+  std::atomic<std::size_t> next{0};
+  run_threads(static_cast<int>(std::min(kThreads, receipt.size())),
+              [&](int, const std::atomic<bool>& stop) {
+                for (std::size_t i; !stop.load() && (i = next.fetch_add(1)) < receipt.size();) {
+                  FileReceipt& file = receipt[i];
+                  const auto of_file = tensors.find(file.name);
+                  const TensorStream stream(of_file == tensors.end()
+                                                ? std::vector<const SourceTensor*>{}
+                                                : std::move(of_file->second),
+                                            path_of(checkpoint, file.name));
+                  file.tensors = stream.list_digest();
+                  file.sample = stream.sample();
+                }
+              });
 }
 
 std::string to_json(const Receipt& receipt) {

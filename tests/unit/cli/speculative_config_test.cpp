@@ -103,6 +103,14 @@ TEST(DraftOptions, AreTheTargetsWithoutWhatIsItsAlone) {
   EXPECT_EQ(draft_options(target)->model, "/d");
 }
 
+TEST(DraftOptions, AreNoneInTheLayoutTransformers) {
+  ModelOptions target;
+  target.layout.layout = "transformers";
+  target.speculative = parse_speculative_config(R"({"method":"mtp"})", 1);
+  EXPECT_FALSE(draft_options(target));
+  EXPECT_THAT(why_not_held(target), testing::Optional(HasSubstr("transformers has no draft")));
+}
+
 TEST(DraftOptions, PutTheDraftOnTheLastStageAsOneStage) {
   ParallelSizes sizes{2, 3, 2};
   sizes.expert_parallel = true;
