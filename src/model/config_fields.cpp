@@ -55,9 +55,4 @@ std::vector<std::int64_t> ConfigFields::numbers(std::string_view name) const {
   return value == nullptr ? std::vector<std::int64_t>() : *value;
 }
 
-std::string ConfigFields::shown(std::string_view name) const {
-  const auto at = fields_.find(name);
-  return at == fields_.end() ? std::string() : at->second.shown;
-}
-
 }  // namespace preload

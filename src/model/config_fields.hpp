@@ -34,8 +34,6 @@ class ConfigFields {
   std::vector<std::int64_t> numbers(std::string_view name) const;
   // The same, naming what the text may be.
   [[noreturn]] void refuse(std::string_view name, std::string_view wanted) const;
-  // A field of any type as JSON, members in order; empty when it is absent.
-  std::string shown(std::string_view name) const;
   bool strict() const noexcept { return strict_; }
 
   friend bool operator==(const ConfigFields&, const ConfigFields&) = default;

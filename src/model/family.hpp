@@ -64,7 +64,7 @@ enum class Share : std::uint8_t {
 };
 
 // One of the engine's tensors: its parts one after the other along the first axis that is not the
-// experts'; or another name of one; or a constant.
+// experts'; or another name of one.
 struct Rule {
   Scope scope = Scope::kLayer;
   std::string_view target;  // the engine's name, as `stored` within the layer
@@ -76,9 +76,8 @@ struct Rule {
   std::string_view tp_refusal = {};
   Layers layers = Layers::kAll;
   Share share = Share::kModel;
-  std::optional<DType> dtype = {};      // whatever --dtype says
-  std::string_view alias_of = {};       // another name of that target of the same layer; no parts
-  std::optional<double> constant = {};  // a scalar that nothing stores and the engine may write to
+  std::optional<DType> dtype = {};  // whatever --dtype says
+  std::string_view alias_of = {};   // another name of that target of the same layer; no parts
   TensorKind kind = TensorKind::kParam;
   // Left out where the checkpoint lacks it: of a draft the engine then takes the target's.
   bool if_stored = false;
@@ -119,6 +118,8 @@ struct Family {
   Experts experts = {};
   // The engine builds what lies before and behind the layers on every pipeline stage.
   bool ends_on_every_stage = false;
+  // The module within a layer that holds the KV cache's scales when weights are quantised.
+  std::string_view attention = "self_attn.attn";
   // Config field of the number of layers behind the last that only a draft model uses.
   std::string_view draft_layers = {};
   Draft draft = {};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "model/extent.hpp"
 #include "model/family_matcher.hpp"
@@ -14,7 +15,7 @@ namespace preload {
 
 FamilyLayout::FamilyLayout(const Family& family, const Checkpoint& checkpoint,
                            const ModelSpec& spec, const LayoutRequest& request,
-                           const ParallelSizes& sizes)
+                           const ParallelSizes& sizes, std::optional<WeightFormat> format)
     : family_(family),
       checkpoint_(checkpoint),
       spec_(spec),
@@ -22,7 +23,8 @@ FamilyLayout::FamilyLayout(const Family& family, const Checkpoint& checkpoint,
       sizes_(sizes),
       numbers_(family.is_draft() ? family.draft.layers(spec) : Interval{0, spec.num_hidden_layers}),
       fused_(request.layout == "vllm"),
-      dtype_(fused_ ? engine_dtype(checkpoint, spec, request.dtype) : request.dtype) {
+      dtype_(fused_ ? engine_dtype(checkpoint, spec, request.dtype) : request.dtype),
+      format_(std::move(format)) {
   Matcher(*this).run();
   // Layers whose tensors have the same types are alike in all that is reckoned.
   std::map<std::pair<const Section*, std::vector<DType>>, std::uint32_t> kinds;
@@ -133,6 +135,10 @@ bool FamilyLayout::has_last(const RankCoords& rank) const noexcept {
   return rank.pp == sizes_.pp - 1 || family_.ends_on_every_stage;
 }
 
+bool FamilyLayout::has_experts(std::int64_t layer) const {
+  return family_.experts.sparse != nullptr && family_.experts.sparse(spec_, numbers_.begin + layer);
+}
+
 Interval FamilyLayout::layers_of(const RankCoords& rank) const noexcept {
   return stage_layers(numbers_.count, sizes_, rank.pp);
 }
@@ -140,21 +146,21 @@ Interval FamilyLayout::layers_of(const RankCoords& rank) const noexcept {
 std::optional<DraftOwns> FamilyLayout::draft_owns() const {
   if (!family_.is_draft()) return std::nullopt;
   DraftOwns owns;
-  for (const Section* section :
-       {&first_section_, &layer_sections_[0], &layer_sections_[1], &last_section_}) {
-    for (const LayoutRule& rule : section->rules) {
+  const auto look = [&](const Section& section) {
+    for (const LayoutRule& rule : section.rules) {
       owns.embed_tokens = owns.embed_tokens || rule.target == "model.embed_tokens.weight";
       owns.lm_head = owns.lm_head || rule.target == "lm_head.weight" ||
                      rule.target == "shared_head.head.weight";
     }
-  }
+  };
+  look(first_section_);
+  std::ranges::for_each(layer_sections_, look);
+  look(last_section_);
   return owns;
 }
 
 std::size_t FamilyLayout::kind_of(std::int64_t layer) const {
-  if (family_.draft.joins) return layer > 0 ? 1 : 0;
-  const auto& sparse = family_.experts.sparse;
-  return sparse != nullptr && sparse(spec_, numbers_.begin + layer) ? 1 : 0;
+  return (family_.draft.joins ? layer > 0 : has_experts(layer)) ? 1 : 0;
 }
 
 std::string FamilyLayout::layer_name(std::int64_t layer) const {
@@ -171,6 +177,8 @@ std::size_t FamilyLayout::sources_of(const LayoutPart& part) const noexcept {
 
 DType FamilyLayout::target_dtype(const LayoutRule& rule, DType stored) const noexcept {
   if (rule.dtype) return *rule.dtype;
+  if (rule.content == Content::kScale) return fused_ ? DType::kF32 : stored;
+  if (rule.content == Content::kQuantised) return stored;
   return fused_ ? *dtype_ : stored_or_cast(stored, dtype_);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
+#include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "model/model_layout.hpp"
 #include "model/node_reads.hpp"
 #include "model/part_shard.hpp"
+#include "model/weight_format.hpp"
 
 namespace preload {
 
@@ -19,7 +21,8 @@ namespace preload {
 class FamilyLayout final : public ModelLayout {
  public:
   FamilyLayout(const Family& family, const Checkpoint& checkpoint, const ModelSpec& spec,
-               const LayoutRequest& request, const ParallelSizes& sizes);
+               const LayoutRequest& request, const ParallelSizes& sizes,
+               std::optional<WeightFormat> format);
 
   CopyProgram program(const RankCoords& rank) const override;
   ShareSize share(const RankCoords& rank) const override;
@@ -48,6 +51,7 @@ class FamilyLayout final : public ModelLayout {
   bool is_tie_target(const LayoutRule& rule) const noexcept;  // another rule is tied to it
   bool has_first(const RankCoords& rank, const LayoutRule& rule) const noexcept;
   bool has_last(const RankCoords& rank) const noexcept;
+  bool has_experts(std::int64_t layer) const;
   Interval layers_of(const RankCoords& rank) const noexcept;
   RankShare rank_share(const RankCoords& rank) const;
   std::optional<DraftOwns> draft_owns() const;
@@ -74,11 +78,14 @@ class FamilyLayout final : public ModelLayout {
   const ModelSpec& spec_;
   const LayoutRequest request_;
   const ParallelSizes sizes_;
-  const Interval numbers_;            // of all layers: where they begin, and how many there are
-  const bool fused_;                  // the engine's tensors, not the stored ones
-  const std::optional<DType> dtype_;  // of all floats; unset: as stored
+  const Interval numbers_;                    // of all layers: where they begin, and how many
+  const bool fused_;                          // the engine's tensors, not the stored ones
+  const std::optional<DType> dtype_;          // of all floats; unset: as stored
+  const std::optional<WeightFormat> format_;  // of quantised weights
   Section first_section_;
-  std::array<Section, 2> layer_sections_;  // by kind_of
+  // Of layers with and without experts, with and without quantised weights: as they come. Instances
+  // point to them.
+  std::deque<Section> layer_sections_;
   Section last_section_;
   std::vector<std::uint32_t> sources_;
   Instance first_;

@@ -36,20 +36,19 @@ void FamilyLayout::Matcher::run() {
   throw_if_any();
   select_rules();
   throw_if_any();
-  check_parallelism();
   layout_.first_ = match(layout_.first_section_, "");
   const auto layers = static_cast<std::size_t>(layout_.numbers_.count);
   for (std::size_t layer = 0; layer < layers; ++layer) {
     // A config that promises far more layers than are stored is one fault, not thousands.
     if (missing_.size() > layout_.checkpoint_.tensors.size() + kListed) break;
-    const auto number = static_cast<std::int64_t>(layer);
-    layout_.layers_.push_back(
-        match(layout_.layer_sections_[layout_.kind_of(number)], layout_.layer_name(number)));
+    const std::string prefix = layout_.layer_name(static_cast<std::int64_t>(layer));
+    layout_.layers_.push_back(match(layer_section(layer, prefix), prefix));
   }
   layout_.last_ = match(layout_.last_section_, "");
   leave_tied_alone();
   leave_draft_layers_alone();
   leave_target_alone();
+  check_parallelism();
   sort_out();
   throw_if_any();
 }
@@ -111,9 +110,8 @@ void FamilyLayout::Matcher::check_parallelism() {
         spec.num_experts, ranks, sizes.dp, sizes.tp, spec.architecture));
   }
   const RankShare share = layout_.rank_share(coords_of(0, sizes));
-  for (const Section* section : {&layout_.first_section_, &layout_.layer_sections_[0],
-                                 &layout_.layer_sections_[1], &layout_.last_section_}) {
-    for (const LayoutRule& rule : section->rules) {
+  const auto check_rules = [&](const Section& section) {
+    for (const LayoutRule& rule : section.rules) {
       if (layout_.tied(rule)) continue;
       for (std::string& reason : indivisible(rule, spec, share)) {
         if (std::ranges::find(problems_, reason) == problems_.end()) {
@@ -121,38 +119,46 @@ void FamilyLayout::Matcher::check_parallelism() {
         }
       }
     }
-  }
+  };
+  check_rules(layout_.first_section_);
+  std::ranges::for_each(layout_.layer_sections_, check_rules);
+  check_rules(layout_.last_section_);
 }
 
 void FamilyLayout::Matcher::select_rules() {
   const RuleStyle style = layout_.fused_ ? RuleStyle::kEngine : RuleStyle::kAsStored;
-  const auto select = [&](Section& section, Scope scope, Layers layers) {
-    section.rules = layout_rules(layout_.family_, layout_.spec_, scope, layers, style);
-    drop_what_is_not_stored(section, scope == Scope::kLayer ? layout_.layer_name(0) : "");
-    check_extents(section);
-    for (const LayoutRule& rule : section.rules) {
-      if (layout_.tied(rule)) continue;
-      for (const LayoutPart& part : rule.parts) section.sources += layout_.sources_of(part);
-    }
+  const auto rules_of = [&](Scope scope, Layers layers) {
+    std::vector<LayoutRule> rules =
+        layout_rules(layout_.family_, layout_.spec_, scope, layers, style);
+    if (scope != Scope::kLayer) drop_what_is_not_stored(rules, "");
+    check_extents(rules);
+    return rules;
   };
-  select(layout_.first_section_, Scope::kFirstStage, Layers::kAll);
+  layout_.first_section_.rules = rules_of(Scope::kFirstStage, Layers::kAll);
+  layout_.last_section_.rules = rules_of(Scope::kLastStage, Layers::kAll);
+  count_sources(layout_.first_section_);
+  count_sources(layout_.last_section_);
   // A config may have layers of one kind only; what the other kind needs is not asked for then.
-  const auto has = [&](std::size_t kind) {
-    for (std::int64_t layer = 0; layer < layout_.numbers_.count; ++layer) {
-      if (layout_.kind_of(layer) == kind) return true;
-    }
-    return false;
-  };
   const bool joins = layout_.family_.draft.joins;
   const Layers kinds[] = {joins ? Layers::kFirst : Layers::kDense,
                           joins ? Layers::kLater : Layers::kSparse};
-  for (const std::size_t kind : {0, 1}) {
-    if (has(kind)) select(layout_.layer_sections_[kind], Scope::kLayer, kinds[kind]);
+  for (std::int64_t layer = 0; layer < layout_.numbers_.count; ++layer) {
+    const std::size_t kind = layout_.kind_of(layer);
+    std::vector<LayoutRule>& rules = layer_rules_[kind];
+    if (!rules.empty()) continue;
+    rules = rules_of(Scope::kLayer, kinds[kind]);
+    drop_what_is_not_stored(rules, layout_.layer_name(layer));
   }
-  select(layout_.last_section_, Scope::kLastStage, Layers::kAll);
 }
 
-void FamilyLayout::Matcher::check_extents(const Section& section) {
+void FamilyLayout::Matcher::count_sources(Section& section) {
+  for (const LayoutRule& rule : section.rules) {
+    if (layout_.tied(rule)) continue;
+    for (const LayoutPart& part : rule.parts) section.sources += layout_.sources_of(part);
+  }
+}
+
+void FamilyLayout::Matcher::check_extents(const std::vector<LayoutRule>& rules) {
   const auto check = [&](const std::string& text, std::int64_t extent) {
     if (extent > 0) return;
     const bool field = text.find(' ') == std::string::npos;
@@ -162,12 +168,36 @@ void FamilyLayout::Matcher::check_extents(const Section& section) {
       problems_.push_back(std::move(problem));
     }
   };
-  for (const LayoutRule& rule : section.rules) {
+  for (const LayoutRule& rule : rules) {
     for (const LayoutPart& part : rule.parts) {
       check(part.row_text, part.rows);
       if (!part.one_axis()) check(part.column_text, part.columns);
     }
   }
+}
+
+// Which weights are quantised, the checkpoint says: they have a scale beside them.
+const FamilyLayout::Section& FamilyLayout::Matcher::layer_section(std::size_t layer,
+                                                                  const std::string& prefix) {
+  const std::size_t kind = layout_.kind_of(static_cast<std::int64_t>(layer));
+  const std::vector<LayoutRule>& rules = layer_rules_[kind];
+  std::vector<bool> quantised(rules.size(), false);
+  for (std::size_t i = 0; layout_.format_ && i < rules.size(); ++i) {
+    std::string scale = scale_of(rules[i], *layout_.format_);
+    if (const std::size_t star = scale.find('*'); star != std::string::npos) scale[star] = '0';
+    quantised[i] = !scale.empty() && find(prefix + scale).has_value();
+  }
+  const auto [at, is_new] = known_.try_emplace({kind, quantised});
+  if (is_new) {
+    Section& section = layout_.layer_sections_.emplace_back();
+    const RuleStyle style = layout_.fused_ ? RuleStyle::kEngine : RuleStyle::kAsStored;
+    section.rules = layout_.format_ ? with_scales(rules, quantised, *layout_.format_, style,
+                                                  layout_.family_.attention)
+                                    : rules;
+    count_sources(section);
+    at->second = &section;
+  }
+  return *at->second;
 }
 
 FamilyLayout::Instance FamilyLayout::Matcher::match(const Section& section,
@@ -178,7 +208,7 @@ FamilyLayout::Instance FamilyLayout::Matcher::match(const Section& section,
     for (const LayoutPart& part : rule.parts) {
       name_.assign(prefix).append(part.stored);
       if (!part.per_expert) {
-        match_source(part);
+        match_source(rule, part);
         continue;
       }
       const std::size_t star = prefix.size() + part.stored.find('*');
@@ -187,14 +217,14 @@ FamilyLayout::Instance FamilyLayout::Matcher::match(const Section& section,
         name_.resize(star);
         fmt::format_to(std::back_inserter(name_), "{}", expert);
         name_.append(behind);
-        match_source(part);
+        match_source(rule, part);
       }
     }
   }
   return instance;
 }
 
-void FamilyLayout::Matcher::match_source(const LayoutPart& part) {
+void FamilyLayout::Matcher::match_source(const LayoutRule& rule, const LayoutPart& part) {
   const std::optional<std::uint32_t> index = find(name_);
   if (!index) {
     const auto& names = layout_.family_.draft.names;
@@ -206,10 +236,11 @@ void FamilyLayout::Matcher::match_source(const LayoutPart& part) {
   }
   layout_.sources_.push_back(*index);
   consumed_[*index] = true;
-  check_tensor(layout_.checkpoint_.tensors[*index], part);
+  check_tensor(layout_.checkpoint_.tensors[*index], rule, part);
 }
 
-void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const LayoutPart& part) {
+void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const LayoutRule& rule,
+                                         const LayoutPart& part) {
   const Dims wanted = stored_shape(part);
   if (tensor.shape != wanted) {
     shapes_.push_back(fmt::format("{} is {}, the config makes it {} ({})", tensor.name,
@@ -219,6 +250,15 @@ void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const Layou
     if (tensor.dtype == *part.exact) return;
     shapes_.push_back(fmt::format("{} is stored as {}, it must be {}", tensor.name,
                                   dtype_name(tensor.dtype), dtype_name(*part.exact)));
+  } else if (rule.content == Content::kQuantised) {
+    if (tensor.dtype == DType::kF8E4M3) return;
+    shapes_.push_back(
+        fmt::format("{} is stored as {} with a scale beside it: scales are of F8_E4M3", tensor.name,
+                    dtype_name(tensor.dtype)));
+  } else if (rule.content == Content::kFloats && layout_.format_ &&
+             tensor.dtype == DType::kF8E4M3) {
+    shapes_.push_back(fmt::format("{} is stored as {} without its {} beside it", tensor.name,
+                                  dtype_name(tensor.dtype), layout_.format_->scale));
   } else if (layout_.fused_ && !is_wide_float(tensor.dtype)) {
     shapes_.push_back(
         fmt::format("{} is stored as {}, the vllm layout needs a float of 16 bits or "
@@ -294,9 +334,9 @@ std::optional<std::uint32_t> FamilyLayout::Matcher::find(const std::string& name
   return has_own_name ? std::nullopt : names_.find(name);
 }
 
-void FamilyLayout::Matcher::drop_what_is_not_stored(Section& section,
+void FamilyLayout::Matcher::drop_what_is_not_stored(std::vector<LayoutRule>& rules,
                                                     const std::string& prefix) const {
-  std::erase_if(section.rules, [&](const LayoutRule& rule) {
+  std::erase_if(rules, [&](const LayoutRule& rule) {
     return rule.if_stored && std::ranges::none_of(rule.parts, [&](const LayoutPart& part) {
              return find(prefix + part.stored).has_value();
            });

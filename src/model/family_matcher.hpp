@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <map>
+#include <utility>
+
 #include "model/family_layout.hpp"
 
 namespace preload {
@@ -17,23 +21,28 @@ class FamilyLayout::Matcher {
   void check_numbers();
   void check_parallelism();
   void select_rules();
-  void check_extents(const Section& section);
+  void count_sources(Section& section);
+  void check_extents(const std::vector<LayoutRule>& rules);
+  const Section& layer_section(std::size_t layer, const std::string& prefix);
   Instance match(const Section& section, const std::string& prefix);
-  void match_source(const LayoutPart& part);
-  void check_tensor(const SourceTensor& tensor, const LayoutPart& part);
+  void match_source(const LayoutRule& rule, const LayoutPart& part);
+  void check_tensor(const SourceTensor& tensor, const LayoutRule& rule, const LayoutPart& part);
   void leave_tied_alone();
   void leave_draft_layers_alone();
   void leave_target_alone();
   // The stored tensor of what the rules call `name`, and what it would be called.
   std::optional<std::uint32_t> find(const std::string& name) const;
   std::string stored_name(const std::string& name, const StoredName& names) const;
-  void drop_what_is_not_stored(Section& section, const std::string& prefix) const;
+  void drop_what_is_not_stored(std::vector<LayoutRule>& rules, const std::string& prefix) const;
   void sort_out();
   void explain_missing();
   void throw_if_any() const;
 
   FamilyLayout& layout_;
   TensorNames names_;
+  std::array<std::vector<LayoutRule>, 2> layer_rules_;  // by kind_of
+  // By a layer's kind and which of its rules' weights are quantised.
+  std::map<std::pair<std::size_t, std::vector<bool>>, const Section*> known_;
   std::vector<bool> consumed_;
   std::vector<std::string> reasons_;
   std::vector<std::string> problems_;  // one line each

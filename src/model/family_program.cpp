@@ -117,6 +117,7 @@ class FamilyLayout::Builder {
     TargetTensor& tensor = new_tensor(rule, prefix_ + rule.target, DType::kF32);
     tensor.cls = TensorClass::kPrivate;
     tensor.fill = rule.constant;
+    if (rule.constant_vector) tensor.shape = tensor.strides = Dims{1};
   }
 
   // One target of some experts, from parts that follow each other along the rows' axis.
@@ -166,7 +167,7 @@ class FamilyLayout::Builder {
   void add_move(TargetTensor& tensor, const LayoutPart& part, const PartShard& shard,
                 std::uint32_t source, const LocalExperts& experts, const Strides& target,
                 std::int64_t target_offset) const {
-    const Strides stored = strides_of(part.stored_rows, part.columns, part.transposed);
+    const Strides stored = strides_of(part.stored_rows, part.own_columns(), part.transposed);
     Move& move = tensor.moves.emplace_back();
     move.source = source;
     move.target_offset = target_offset;

@@ -19,7 +19,7 @@ struct View {
 
 View plain_view(const LayoutPart& part, const PartShard& shard) {
   const Interval rows{part.first_row + shard.rows.stored.begin, shard.rows.stored.count};
-  return {rows, shard.columns.stored, part.columns, 1};
+  return {rows, shard.columns.stored, part.own_columns(), 1};
 }
 
 // Columns lie apart; whoever needs the same of each reads the same bytes.
@@ -35,9 +35,9 @@ View transposed_view(const LayoutPart& part, const PartShard& shard, std::int64_
 
 // All experts in one tensor, some of them whole.
 View whole_experts_view(const LayoutPart& part, const LocalExperts& experts) {
-  const std::int64_t expert = part.stored_rows * part.columns;
-  const Interval within{part.first_row * part.columns, part.rows * part.columns};
-  const std::int64_t pieces = part.transposed ? experts.count * part.columns : 1;
+  const std::int64_t expert = part.stored_rows * part.own_columns();
+  const Interval within{part.first_row * part.own_columns(), part.own_rows() * part.own_columns()};
+  const std::int64_t pieces = part.transposed ? experts.count * part.own_columns() : 1;
   if (experts.step == 1 || experts.count < 2) {
     return {{experts.first, experts.count}, within, expert, pieces};
   }
@@ -51,12 +51,12 @@ View whole_experts_view(const LayoutPart& part, const LocalExperts& experts) {
 View sliced_experts_view(const LayoutPart& part, const PartShard& shard) {
   if (part.transposed) return transposed_view(part, shard, part.experts);
   if (part.split == Split::kColumns) {
-    return {{0, part.experts * part.rows}, shard.columns.stored, part.columns, 1};
+    return {{0, part.experts * part.own_rows()}, shard.columns.stored, part.own_columns(), 1};
   }
   return {{0, shard.rows.stored.count > 0 ? part.experts : 0},
-          {(part.first_row + shard.rows.stored.begin) * part.columns,
-           shard.rows.stored.count * part.columns},
-          part.stored_rows * part.columns,
+          {(part.first_row + shard.rows.stored.begin) * part.own_columns(),
+           shard.rows.stored.count * part.own_columns()},
+          part.stored_rows * part.own_columns(),
           1};
 }
 

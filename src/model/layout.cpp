@@ -10,6 +10,7 @@
 #include "model/family_layout.hpp"
 #include "model/model_layout.hpp"
 #include "model/stored_layout.hpp"
+#include "model/weight_format.hpp"
 
 namespace preload {
 namespace {
@@ -36,19 +37,14 @@ std::unique_ptr<ModelLayout> open_layout(const Checkpoint& checkpoint, const Mod
     throw Error(Errc::kModel, fmt::format("unknown layout '{}': use vllm or hf", request.layout));
   }
   const Family* family = find_family(spec.architecture);
-  const bool quantised = !spec.quantization.empty();
-  if (family != nullptr && !quantised) {
-    return std::make_unique<FamilyLayout>(*family, checkpoint, spec, request, sizes);
+  const FormatChoice choice = spec.quantization.empty() ? FormatChoice{} : weight_format(spec);
+  if (family != nullptr && choice.refusal.empty()) {
+    return std::make_unique<FamilyLayout>(*family, checkpoint, spec, request, sizes, choice.format);
   }
   if (is_stored_layout(request, sizes)) {
     return std::make_unique<StoredLayout>(checkpoint, spec, request);
   }
-  if (family != nullptr) {
-    refuse(checkpoint, request, sizes,
-           fmt::format("its quantization_config says {}, and sharding rules for quantised weights "
-                       "are not built",
-                       spec.quantization));
-  }
+  if (family != nullptr) refuse(checkpoint, request, sizes, choice.refusal);
   refuse(checkpoint, request, sizes,
          fmt::format("{}; the architectures with rules are {}",
                      spec.architecture.empty()

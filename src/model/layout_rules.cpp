@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/layout_rules.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -27,19 +29,6 @@ LayoutPart layout_part(const Part& part, const Rule& rule, const ModelSpec& spec
   return out;
 }
 
-// Parts of one name that follow each other take consecutive rows of one stored tensor.
-void place_rows(std::vector<LayoutPart>& parts) {
-  for (std::size_t first = 0; first < parts.size();) {
-    std::size_t last = first;
-    std::int64_t rows = 0;
-    for (; last < parts.size() && parts[last].stored == parts[first].stored; ++last) {
-      parts[last].first_row = rows;
-      rows += parts[last].rows;
-    }
-    for (; first < last; ++first) parts[first].stored_rows = rows;
-  }
-}
-
 LayoutRule layout_rule(const Family& family, const Rule& rule, const ModelSpec& spec) {
   const bool in_block = rule.scope == Scope::kLayer && !rule.outside_block;
   const std::string block(in_block ? family.draft.block : "");
@@ -49,7 +38,6 @@ LayoutRule layout_rule(const Family& family, const Rule& rule, const ModelSpec& 
   place_rows(out.parts);
   out.share = rule.share;
   out.dtype = rule.dtype;
-  out.constant = rule.constant;
   if (!rule.alias_of.empty()) out.alias_of = block + std::string(rule.alias_of);
   out.if_stored = rule.if_stored;
   out.tied_to = rule.tied_to;
@@ -100,10 +88,22 @@ std::vector<LayoutRule> layout_rules(const Family& family, const ModelSpec& spec
   return rules;
 }
 
+void place_rows(std::vector<LayoutPart>& parts) {
+  for (std::size_t first = 0; first < parts.size();) {
+    std::size_t last = first;
+    std::int64_t rows = 0;
+    for (; last < parts.size() && parts[last].stored == parts[first].stored; ++last) {
+      parts[last].first_row = rows;
+      rows += parts[last].own_rows();
+    }
+    for (; first < last; ++first) parts[first].stored_rows = rows;
+  }
+}
+
 Dims stored_shape(const LayoutPart& part) {
   Dims shape{part.stored_rows};
-  if (!part.one_axis()) shape.push_back(part.columns);
-  if (part.transposed) shape = Dims{part.columns, part.stored_rows};
+  if (!part.one_axis()) shape.push_back(part.own_columns());
+  if (part.transposed) shape = Dims{part.own_columns(), part.stored_rows};
   if (part.experts == 0) return shape;
   Dims whole{part.experts};
   for (const std::int64_t extent : shape) whole.push_back(extent);
@@ -111,10 +111,16 @@ Dims stored_shape(const LayoutPart& part) {
 }
 
 std::string stored_shape_text(const LayoutPart& part) {
-  const std::string rows = part.stored_rows == part.rows ? part.row_text : "all that it is made of";
-  std::string text = part.one_axis()   ? rows
-                     : part.transposed ? part.column_text + ", " + rows
-                                       : rows + ", " + part.column_text;
+  const auto text_of = [](const std::string& text, std::int64_t block) {
+    return block == 1 ? text : fmt::format("({}) / {}", text, block);
+  };
+  const std::string rows = part.stored_rows == part.own_rows()
+                               ? text_of(part.row_text, part.row_block)
+                               : "all that it is made of";
+  const std::string columns = text_of(part.column_text, part.column_block);
+  const std::string text = part.one_axis()   ? rows
+                           : part.transposed ? columns + ", " + rows
+                                             : rows + ", " + columns;
   return part.experts == 0 ? text : "number of experts, " + text;
 }
 

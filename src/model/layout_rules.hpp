@@ -20,6 +20,10 @@ struct LayoutPart {
   std::string column_text;  // empty: one axis
   std::int64_t rows = 1;    // of the engine's tensor, on all ranks together
   std::int64_t columns = 1;
+  // Of a scale: how many of the weight's rows and columns share one, and so an element of its own.
+  // What is below counts in these.
+  std::int64_t row_block = 1;
+  std::int64_t column_block = 1;
   std::int64_t first_row = 0;    // where these rows begin in the stored tensor
   std::int64_t stored_rows = 1;  // of the whole stored tensor
   bool transposed = false;
@@ -28,6 +32,15 @@ struct LayoutPart {
   std::int64_t experts = 0;  // along the first axis of the stored tensor; 0: there is no such axis
 
   bool one_axis() const noexcept { return column_text.empty(); }
+  std::int64_t own_rows() const noexcept { return (rows + row_block - 1) / row_block; }
+  std::int64_t own_columns() const noexcept { return (columns + column_block - 1) / column_block; }
+  friend bool operator==(const LayoutPart&, const LayoutPart&) = default;
+};
+
+enum class Content : std::uint8_t {
+  kFloats,     // cast to the layout's type
+  kQuantised,  // 8-bit floats, kept as they are
+  kScale,      // of quantised weights: float32 for the engine
 };
 
 // A rule that a config has, for one layout.
@@ -35,9 +48,11 @@ struct LayoutRule {
   std::string target;  // with '*' for the expert's number: a tensor an expert
   std::vector<LayoutPart> parts;
   Share share = Share::kModel;
+  Content content = Content::kFloats;
   bool as_stored = false;  // axes in the stored order
   std::optional<DType> dtype;
   std::optional<double> constant;
+  bool constant_vector = false;  // one element along an axis, not a scalar
   std::string alias_of;
   std::string tied_to;
   std::string tp_refusal;
@@ -45,6 +60,7 @@ struct LayoutRule {
   bool if_stored = false;
 
   bool per_expert() const noexcept { return target.find('*') != std::string::npos; }
+  friend bool operator==(const LayoutRule&, const LayoutRule&) = default;
 };
 
 enum class RuleStyle : std::uint8_t {
@@ -55,6 +71,9 @@ enum class RuleStyle : std::uint8_t {
 // The rules of one scope and one kind of layer that the config has.
 std::vector<LayoutRule> layout_rules(const Family& family, const ModelSpec& spec, Scope scope,
                                      Layers layers, RuleStyle style);
+
+// Parts of one name that follow each other take consecutive rows of one stored tensor.
+void place_rows(std::vector<LayoutPart>& parts);
 
 // Shape of the stored tensor as the config states it, and how a message explains it.
 Dims stored_shape(const LayoutPart& part);

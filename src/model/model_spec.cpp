@@ -144,6 +144,7 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& ov
   spec.mlp_bias = fields.flag("mlp_bias");
   spec.dtype = dtype_of(fields);
   spec.quantization = quantization_of(config);
+  if (!spec.quantization.empty()) spec.quantization_json = config.at("quantization_config").dump();
   return spec;
 }
 

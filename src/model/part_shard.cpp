@@ -44,9 +44,7 @@ std::string why_indivisible(const LayoutPart& part, const ModelSpec& spec, int r
                      flags);
 }
 
-}  // namespace
-
-PartShard shard_of(const LayoutPart& part, const ModelSpec& spec, const TpShare& share) {
+PartShard weight_shard(const LayoutPart& part, const ModelSpec& spec, const TpShare& share) {
   PartShard shard{whole_axis(part.rows), whole_axis(part.columns)};
   switch (part.split) {
     case Split::kReplicated:
@@ -72,10 +70,59 @@ PartShard shard_of(const LayoutPart& part, const ModelSpec& spec, const TpShare&
   return shard;
 }
 
+// The same axis counted in blocks, the last of which may be cut short.
+AxisShard in_blocks(const AxisShard& axis, std::int64_t block) {
+  const auto blocks = [&](std::int64_t elements) { return (elements + block - 1) / block; };
+  return {{axis.stored.begin / block, blocks(axis.stored.count)}, blocks(axis.extent)};
+}
+
+// Why the blocks of a weight's scale do not fit the ranks' shares, as vLLM 0.32 has it
+// (layers/quantization/utils/fp8_utils.py, validate_fp8_block_shape and its MoE counterpart).
+std::string why_cut(const LayoutRule& rule, std::size_t index, const ModelSpec& spec,
+                    const TpShare& share) {
+  const LayoutPart& part = rule.parts[index];
+  const PartShard weight = weight_shard(part, spec, share);
+  const auto cuts = [&](std::string_view axis, std::int64_t extent, std::int64_t block) {
+    if (block == 1 || extent % block == 0) return std::string();
+    return fmt::format(
+        "{}: a rank's {} {} of the weight are no multiple of its blocks of {}, which vLLM refuses",
+        part.stored, extent, axis, block);
+  };
+  const bool rows_split = share.size > 1 && weight.rows.extent < part.rows;
+  // Parts under each other meet at whole blocks; only what comes last may end within one.
+  const bool meets =
+      rule.parts.size() > 1 && (index + 1 < rule.parts.size() || rule.share == Share::kExperts);
+  std::string reason;
+  if (rows_split || meets) {
+    reason = cuts("rows", weight.rows.extent, part.row_block);
+  }
+  if (reason.empty() && share.size > 1 && weight.columns.extent < part.columns &&
+      part.column_block < part.columns) {
+    reason = cuts("columns", weight.columns.extent, part.column_block);
+  }
+  return reason;
+}
+
+}  // namespace
+
+PartShard shard_of(const LayoutPart& part, const ModelSpec& spec, const TpShare& share) {
+  const PartShard weight = weight_shard(part, spec, share);
+  return {in_blocks(weight.rows, part.row_block), in_blocks(weight.columns, part.column_block)};
+}
+
 std::vector<std::string> indivisible(const LayoutRule& rule, const ModelSpec& spec,
                                      const RankShare& share) {
   std::vector<std::string> reasons;
-  const int ranks = share.of(rule.share).size;
+  const TpShare own = share.of(rule.share);
+  const int ranks = own.size;
+  if (rule.content == Content::kScale) {
+    for (std::size_t i = 0; i < rule.parts.size(); ++i) {
+      if (std::string reason = why_cut(rule, i, spec, own); !reason.empty()) {
+        reasons.push_back(std::move(reason));
+      }
+    }
+    return reasons;  // the weight's own are listed with the weight
+  }
   if (ranks == 1) return reasons;
   const std::string flags =
       rule.share == Share::kExperts && ranks > share.model.size

@@ -63,6 +63,7 @@ extern const Family deepseek_mtp{
     .rules = kRules,
     .ignored = decoder::kRotaryTables,
     .experts = deepseek::kExperts,
+    .attention = "",
     .draft = {.layers = layers, .names = kNames, .in_target = true, .block = "mtp_block."}};
 
 }  // namespace preload::families

@@ -9,6 +9,7 @@ extern const Family deepseek_v2{.architecture = "DeepseekV2ForCausalLM",
                                 .rules = deepseek::kRules,
                                 .ignored = decoder::kRotaryTables,
                                 .experts = deepseek::kExperts,
+                                .attention = "",
                                 .draft_layers = "num_nextn_predict_layers"};
 
 }  // namespace preload::families

@@ -10,6 +10,7 @@ extern const Family deepseek_v3{.architecture = "DeepseekV3ForCausalLM",
                                 .rules = deepseek::kRules,
                                 .ignored = decoder::kRotaryTables,
                                 .experts = deepseek::kExperts,
+                                .attention = "",
                                 .draft_layers = "num_nextn_predict_layers"};
 
 }  // namespace preload::families

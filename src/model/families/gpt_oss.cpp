@@ -58,6 +58,7 @@ extern const Family gpt_oss{.architecture = "GptOssForCausalLM",
                             .rules = kRules,
                             .ignored = kRotaryTables,
                             .experts = {.sparse = every_layer, .even = true},
-                            .ends_on_every_stage = true};
+                            .ends_on_every_stage = true,
+                            .attention = "attn.attn"};
 
 }  // namespace preload::families

@@ -198,11 +198,11 @@ std::vector<Bytes> execute(const CopyProgram& program, const Checkpoint& checkpo
       throw std::logic_error("the interpreter knows dense targets only");
     }
     // Where nothing is moved or filled a pattern shows that no one wrote.
-    const std::byte blank = tensor.fill ? std::byte{0} : std::byte{0xa5};
-    if (tensor.fill && *tensor.fill != 0) throw std::logic_error("fills with zero only");
-    out[t].assign(
-        static_cast<std::size_t>(element_count(tensor.shape)) * dtype_bits(tensor.dtype) / 8,
-        blank);
+    const std::size_t element = dtype_bits(tensor.dtype) / 8;
+    out[t].assign(static_cast<std::size_t>(element_count(tensor.shape)) * element, std::byte{0xa5});
+    for (std::size_t at = 0; tensor.fill && at < out[t].size(); at += element) {
+      encode(*tensor.fill, tensor.dtype, out[t].data() + at);
+    }
     for (const Move& move : tensor.moves) {
       const SourceTensor& source = checkpoint.tensors.at(move.source);
       const auto [at, is_new] = stored.try_emplace(move.source);

@@ -146,10 +146,12 @@ TEST(Refusals, UnknownArchitecturesListTheKnownOnes) {
               HasSubstr("states no architecture"));
 }
 
-TEST(Refusals, QuantisedCheckpointsAreServedAsStoredAlone) {
-  const Checkpoint checkpoint = fixture_checkpoint("qwen3_fp8");
+TEST(Refusals, CheckpointsOfAFormatThatIsNotUnderstoodAreServedAsStoredAlone) {
+  std::string config = llama_config({});
+  config.insert(1, R"("quantization_config": {"quant_method": "awq", "bits": 4}, )");
+  const Checkpoint checkpoint = make_checkpoint(config, llama_tensors({}));
   EXPECT_THAT(refusal(checkpoint, layout("vllm"), {1, 1, 1}),
-              AllOf(HasSubstr("quantization_config says fp8"), HasSubstr("not built"),
+              AllOf(HasSubstr("quantization_config says awq"), HasSubstr("not built"),
                     HasSubstr("--layout hf")));
   EXPECT_THAT(refusal(checkpoint, layout("hf"), {1, 1, 2}), HasSubstr("not built"));
   const ParallelSizes sizes{1, 1, 1};

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/layout_rules.hpp"
+#include "model/model_spec.hpp"
+
+namespace preload {
+
+// How a checkpoint's quantised weights are stored: F8_E4M3 with scales beside them.
+struct WeightFormat {
+  std::string scale;               // the scale's name instead of "weight"
+  std::int64_t block_rows = 1;     // of a weight that share a scale
+  std::int64_t block_columns = 0;  // 0: all of a row
+  // What vLLM keeps beside every attention for a quantised KV cache, never loaded here.
+  std::vector<LayoutRule> attention;
+  friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
+};
+
+// The format that quantization_config states, or why it is none that can be served in shards.
+struct FormatChoice {
+  std::optional<WeightFormat> format;
+  std::string refusal;
+};
+FormatChoice weight_format(const ModelSpec& spec);
+
+// `rules` with those that `quantised` marks read as quantised weights, and the rules of their
+// scales. `attention` is the module whose constants the engine keeps; empty: none.
+std::vector<LayoutRule> with_scales(const std::vector<LayoutRule>& rules,
+                                    const std::vector<bool>& quantised, const WeightFormat& format,
+                                    RuleStyle style, std::string_view attention);
+
+// The stored name of the scale of a rule's first weight; empty when it can have none.
+std::string scale_of(const LayoutRule& rule, const WeightFormat& format);
+
+}  // namespace preload
