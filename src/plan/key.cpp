@@ -73,7 +73,7 @@ KeyFields key_fields(const ModelSpec& spec, const LayoutRequest& request,
     fields["dtype"] = dtype_name(*request.dtype);
   } else {
     // What auto came to: the one type of a fused layout, or the types as stored.
-    const bool uniform = program.layout == "vllm" && !program.tensors.empty();
+    const bool uniform = program.layout != "hf" && !program.tensors.empty();
     fields["dtype"] = uniform ? dtype_name(program.tensors.front().dtype) : "stored";
   }
   if (sizes.pp > 1) {
