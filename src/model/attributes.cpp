@@ -17,9 +17,10 @@ nlohmann::json engines_of(std::string_view layout) {
 
 std::string attributes_json(const ModelSpec& spec, const std::optional<DType>& dtype,
                             const Interval& layers, const CopyProgram& program,
-                            std::span<const std::string_view> others) {
+                            std::span<const std::string_view> others,
+                            const std::optional<DraftOwns>& draft) {
   using nlohmann::json;
-  return json{
+  json attributes{
       {"layout", program.layout},
       {"layout_version", program.layout_version},
       {"fits", engines_of(program.layout)},
@@ -32,8 +33,12 @@ std::string attributes_json(const ModelSpec& spec, const std::optional<DType>& d
       {"first_layer", layers.begin},
       {"layers", layers.count},
       {"tie_word_embeddings", spec.tie_word_embeddings},
+  };
+  if (draft) {
+    attributes["has_own_embed_tokens"] = draft->embed_tokens;
+    attributes["has_own_lm_head"] = draft->lm_head;
   }
-      .dump();
+  return attributes.dump();
 }
 
 }  // namespace preload

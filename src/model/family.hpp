@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "model/copy_program.hpp"
+#include "plan/shards.hpp"
 
 namespace preload {
 
@@ -37,8 +38,9 @@ enum class Split : std::uint8_t {
 // Where in the model a rule's tensors lie, which decides the pipeline stage.
 enum class Scope : std::uint8_t { kFirstStage, kLayer, kLastStage };
 
-// The layers that have the tensor, where a model has two kinds.
-enum class Layers : std::uint8_t { kAll, kDense, kSparse };
+// The layers that have the tensor, where a model has two kinds: without experts and with, or the
+// first of a draft, which joins two inputs, and those behind it.
+enum class Layers : std::uint8_t { kAll, kDense, kSparse, kFirst, kLater };
 
 // Whether a config has the tensor; nullptr: always.
 using Presence = bool (*)(const ModelSpec&);
@@ -88,6 +90,9 @@ struct Rule {
   std::optional<DType> dtype = {};  // whatever --dtype says
   std::string_view alias_of = {};   // another name of that target of the same layer; no parts
   TensorKind kind = TensorKind::kParam;
+  // Left out where the checkpoint lacks it: of a draft the engine then takes the target's.
+  bool if_stored = false;
+  bool outside_block = false;  // see Draft::block
   InTransformers transformers = {};
 };
 
@@ -98,6 +103,23 @@ struct Experts {
   // the engine is told of none.
   std::string_view groups = {};
   bool even = false;  // the engine's loader wants the same number of experts on every rank
+};
+
+// How a draft's checkpoint calls what its rules call something beginning with `name`. '#' is the
+// number of its first layer.
+struct StoredName {
+  std::string_view name;
+  std::string_view stored;
+};
+
+// What a family of draft models adds.
+struct Draft {
+  // Its layers, by their numbers in the engine; nullptr: this is no draft.
+  Interval (*layers)(const ModelSpec&) = nullptr;
+  std::span<const StoredName> names = {};  // the first that is stored counts
+  bool joins = false;                      // its layers are kFirst and kLater
+  bool in_target = false;       // it lies in its target's checkpoint, whose other tensors it lacks
+  std::string_view block = {};  // before the engine's names of a layer, as "mtp_block."
 };
 
 // What stands in a tensor's name for "model." and "lm_head.", with which rules are written.
@@ -139,6 +161,9 @@ struct Family {
   std::string_view attention = "self_attn.attn";
   // Config field of the number of layers behind the last that only a draft model uses.
   std::string_view draft_layers = {};
+  Draft draft = {};
+
+  bool is_draft() const noexcept { return draft.layers != nullptr; }
   std::span<const ConfigDefault> defaults = {};
   Multimodal multimodal = {};
   // Tensors whose names contain this are float32 in a float16 model of transformers (its

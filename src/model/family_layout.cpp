@@ -37,6 +37,7 @@ FamilyLayout::FamilyLayout(const Family& family, const Checkpoint& checkpoint,
       spec_(spec),
       request_(request),
       sizes_(sizes),
+      numbers_(family.is_draft() ? family.draft.layers(spec) : Interval{0, spec.num_hidden_layers}),
       style_(style_of(request.layout)),
       dtype_(layout_dtype(style_, checkpoint, spec, request.dtype)),
       format_(std::move(format)) {
@@ -151,11 +152,42 @@ bool FamilyLayout::has_last(const RankCoords& rank) const noexcept {
 }
 
 bool FamilyLayout::has_experts(std::int64_t layer) const {
-  return family_.experts.sparse != nullptr && family_.experts.sparse(spec_, layer);
+  return family_.experts.sparse != nullptr && family_.experts.sparse(spec_, numbers_.begin + layer);
 }
 
 Interval FamilyLayout::layers_of(const RankCoords& rank) const noexcept {
-  return stage_layers(spec_.num_hidden_layers, sizes_, rank.pp);
+  return stage_layers(numbers_.count, sizes_, rank.pp);
+}
+
+std::optional<DraftOwns> FamilyLayout::draft_owns() const {
+  if (!family_.is_draft()) return std::nullopt;
+  DraftOwns owns;
+  const auto look = [&](const Section& section) {
+    for (const LayoutRule& rule : section.rules) {
+      owns.embed_tokens = owns.embed_tokens || rule.target == "model.embed_tokens.weight";
+      owns.lm_head = owns.lm_head || rule.target == "lm_head.weight" ||
+                     rule.target == "shared_head.head.weight";
+    }
+  };
+  look(first_section_);
+  std::ranges::for_each(layer_sections_, look);
+  look(last_section_);
+  return owns;
+}
+
+std::size_t FamilyLayout::kind_of(std::int64_t layer) const {
+  return (family_.draft.joins ? layer > 0 : has_experts(layer)) ? 1 : 0;
+}
+
+std::string FamilyLayout::layer_name(std::int64_t layer) const {
+  return fmt::format("{}{}.", with_prefixes(family_.layer_prefix, stored_names_),
+                     numbers_.begin + layer);
+}
+
+std::string FamilyLayout::target_layer_name(std::int64_t layer) const {
+  return fmt::format(
+      "{}{}.", with_prefixes(family_.layer_prefix, target_prefixes(family_, style_, stored_names_)),
+      numbers_.begin + layer);
 }
 
 RankShare FamilyLayout::rank_share(const RankCoords& rank) const {

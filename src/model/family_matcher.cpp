@@ -38,17 +38,17 @@ void FamilyLayout::Matcher::run() {
   select_rules();
   throw_if_any();
   layout_.first_ = match(layout_.first_section_, "");
-  const auto layers = static_cast<std::size_t>(layout_.spec_.num_hidden_layers);
-  const std::string prefix = with_prefixes(layout_.family_.layer_prefix, layout_.stored_names_);
+  const auto layers = static_cast<std::size_t>(layout_.numbers_.count);
   for (std::size_t layer = 0; layer < layers; ++layer) {
     // A config that promises far more layers than are stored is one fault, not thousands.
     if (missing_.size() > layout_.checkpoint_.tensors.size() + kListed) break;
-    const std::string layer_prefix = fmt::format("{}{}.", prefix, layer);
-    layout_.layers_.push_back(match(layer_section(layer, layer_prefix), layer_prefix));
+    const std::string prefix = layout_.layer_name(static_cast<std::int64_t>(layer));
+    layout_.layers_.push_back(match(layer_section(layer, prefix), prefix));
   }
   layout_.last_ = match(layout_.last_section_, "");
   leave_tied_alone();
   leave_draft_layers_alone();
+  leave_target_alone();
   leave_unused_alone();
   serve_others();
   check_parallelism();
@@ -70,6 +70,10 @@ void FamilyLayout::Matcher::check_numbers() {
   if (layout_.family_.experts.sparse && spec.num_experts < 1) {
     problems_.emplace_back("config.json states no number of experts");
   }
+  if (layout_.family_.draft.in_target && layout_.numbers_.count < 1) {
+    problems_.emplace_back(
+        "config.json states no layers behind the model's last one that a draft could consist of");
+  }
   if (!problems_.empty()) return;
   if (spec.head_dim < 1) {
     problems_.push_back(
@@ -83,7 +87,7 @@ void FamilyLayout::Matcher::check_parallelism() {
   const ModelSpec& spec = layout_.spec_;
   const ParallelSizes& sizes = layout_.sizes_;
   const auto& stages = sizes.stage_layers;
-  if (sizes.pp > spec.num_hidden_layers) {
+  if (sizes.pp > 1 && sizes.pp > spec.num_hidden_layers) {
     problems_.push_back(
         fmt::format("num_hidden_layers {} cannot be split over "
                     "--pipeline-parallel-size {} stages",
@@ -151,6 +155,7 @@ void FamilyLayout::Matcher::select_rules() {
   const auto rules_of = [&](Scope scope, Layers layers) {
     std::vector<LayoutRule> rules = layout_rules(layout_.family_, layout_.spec_, scope, layers,
                                                  layout_.style_, layout_.stored_names_);
+    if (scope != Scope::kLayer) drop_what_is_not_stored(rules, "");
     if (layout_.style_ == RuleStyle::kTransformers) adapt_to_transformers(rules);
     check_extents(rules);
     return rules;
@@ -160,10 +165,15 @@ void FamilyLayout::Matcher::select_rules() {
   count_sources(layout_.first_section_);
   count_sources(layout_.last_section_);
   // A config may have layers of one kind only; what the other kind needs is not asked for then.
-  for (std::int64_t layer = 0; layer < layout_.spec_.num_hidden_layers; ++layer) {
-    const bool experts = layout_.has_experts(layer);
-    std::vector<LayoutRule>& rules = layer_rules_[experts ? 1 : 0];
-    if (rules.empty()) rules = rules_of(Scope::kLayer, experts ? Layers::kSparse : Layers::kDense);
+  const bool joins = layout_.family_.draft.joins;
+  const Layers kinds[] = {joins ? Layers::kFirst : Layers::kDense,
+                          joins ? Layers::kLater : Layers::kSparse};
+  for (std::int64_t layer = 0; layer < layout_.numbers_.count; ++layer) {
+    const std::size_t kind = layout_.kind_of(layer);
+    std::vector<LayoutRule>& rules = layer_rules_[kind];
+    if (!rules.empty()) continue;
+    rules = rules_of(Scope::kLayer, kinds[kind]);
+    drop_what_is_not_stored(rules, layout_.layer_name(layer));
   }
 }
 
@@ -195,15 +205,15 @@ void FamilyLayout::Matcher::check_extents(const std::vector<LayoutRule>& rules) 
 // Which weights are quantised, the checkpoint says: they have a scale beside them.
 const FamilyLayout::Section& FamilyLayout::Matcher::layer_section(std::size_t layer,
                                                                   const std::string& prefix) {
-  const bool experts = layout_.has_experts(static_cast<std::int64_t>(layer));
-  const std::vector<LayoutRule>& rules = layer_rules_[experts ? 1 : 0];
+  const std::size_t kind = layout_.kind_of(static_cast<std::int64_t>(layer));
+  const std::vector<LayoutRule>& rules = layer_rules_[kind];
   std::vector<bool> quantised(rules.size(), false);
   for (std::size_t i = 0; layout_.format_ && i < rules.size(); ++i) {
     std::string scale = scale_of(rules[i], *layout_.format_);
     if (const std::size_t star = scale.find('*'); star != std::string::npos) scale[star] = '0';
-    quantised[i] = !scale.empty() && names_.find(prefix + scale).has_value();
+    quantised[i] = !scale.empty() && find(prefix + scale).has_value();
   }
-  const auto [at, is_new] = known_.try_emplace({experts, quantised});
+  const auto [at, is_new] = known_.try_emplace({kind, quantised});
   if (is_new) {
     Section& section = layout_.layer_sections_.emplace_back();
     section.rules = layout_.format_ ? with_scales(rules, quantised, *layout_.format_,
@@ -240,9 +250,13 @@ FamilyLayout::Instance FamilyLayout::Matcher::match(const Section& section,
 }
 
 void FamilyLayout::Matcher::match_source(const LayoutRule& rule, const LayoutPart& part) {
-  const std::optional<std::uint32_t> index = names_.find(name_);
+  const std::optional<std::uint32_t> index = find(name_);
   if (!index) {
-    if (missing_.empty() || missing_.back() != name_) missing_.push_back(name_);
+    const auto& names = layout_.family_.draft.names;
+    const auto at = std::ranges::find_if(
+        names, [&](const StoredName& stored) { return name_.starts_with(stored.name); });
+    std::string name = at == names.end() ? name_ : stored_name(name_, *at);
+    if (missing_.empty() || missing_.back() != name) missing_.push_back(std::move(name));
     return;
   }
   layout_.sources_.push_back(*index);
@@ -257,6 +271,10 @@ void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const Layou
     shapes_.push_back(fmt::format("{} is {}, the config makes it {} ({})", tensor.name,
                                   to_string(tensor.shape), to_string(wanted),
                                   stored_shape_text(part)));
+  } else if (part.exact) {
+    if (tensor.dtype == *part.exact) return;
+    shapes_.push_back(fmt::format("{} is stored as {}, it must be {}", tensor.name,
+                                  dtype_name(tensor.dtype), dtype_name(*part.exact)));
   } else if (rule.content == Content::kQuantised) {
     if (tensor.dtype == DType::kF8E4M3) return;
     shapes_.push_back(
@@ -307,6 +325,22 @@ void FamilyLayout::Matcher::leave_draft_layers_alone() {
   }
 }
 
+void FamilyLayout::Matcher::leave_target_alone() {
+  if (!layout_.family_.draft.in_target) return;
+  const Interval& numbers = layout_.numbers_;
+  for (std::size_t i = 0; i < reasons_.size(); ++i) {
+    if (consumed_[i]) continue;
+    const std::string& name = layout_.checkpoint_.tensors[i].name;
+    std::int64_t layer = 0;
+    while (layer < numbers.count && !name.starts_with(layout_.layer_name(layer))) ++layer;
+    if (layer == numbers.count) {
+      reasons_[i] = "of the target";
+    } else if (layer > 0 && name.ends_with(".embed_tokens.weight")) {
+      reasons_[i] = fmt::format("the engine takes that of layer {}", numbers.begin);
+    }
+  }
+}
+
 // What transformers' model has and vLLM's has not.
 void FamilyLayout::Matcher::leave_unused_alone() {
   if (layout_.style_ == RuleStyle::kTransformers) return;
@@ -328,6 +362,34 @@ void FamilyLayout::Matcher::leave_unused_alone() {
       }
     }
   }
+}
+
+std::string FamilyLayout::Matcher::stored_name(const std::string& name,
+                                               const StoredName& names) const {
+  std::string stored(names.stored);
+  if (const std::size_t at = stored.find('#'); at != std::string::npos) {
+    stored.replace(at, 1, fmt::format("{}", layout_.numbers_.begin));
+  }
+  return stored.append(name, names.name.size());
+}
+
+std::optional<std::uint32_t> FamilyLayout::Matcher::find(const std::string& name) const {
+  bool has_own_name = false;
+  for (const StoredName& names : layout_.family_.draft.names) {
+    if (!name.starts_with(names.name)) continue;
+    has_own_name = true;
+    if (const auto index = names_.find(stored_name(name, names))) return index;
+  }
+  return has_own_name ? std::nullopt : names_.find(name);
+}
+
+void FamilyLayout::Matcher::drop_what_is_not_stored(std::vector<LayoutRule>& rules,
+                                                    const std::string& prefix) const {
+  std::erase_if(rules, [&](const LayoutRule& rule) {
+    return rule.if_stored && std::ranges::none_of(rule.parts, [&](const LayoutPart& part) {
+             return find(prefix + part.stored).has_value();
+           });
+  });
 }
 
 // Other parts of a multimodal model are served as they are stored, where nothing is cut.

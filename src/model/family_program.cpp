@@ -37,19 +37,16 @@ class FamilyLayout::Builder {
 
   CopyProgram run() && {
     const Interval layers = layout_.layers_of(rank_);
+    program_.role = layout_.family_.is_draft() ? Role::kDraft : Role::kTarget;
     program_.layout = layout_.request_.layout;
     program_.left_alone = layout_.left_alone_;
-    program_.attributes_json =
-        attributes_json(layout_.spec_, layout_.dtype_, layers, program_, layout_.others_);
-    const std::string layer_prefix =
-        with_prefixes(layout_.family_.layer_prefix,
-                      target_prefixes(layout_.family_, layout_.style_, layout_.stored_names_));
+    program_.attributes_json = attributes_json(
+        layout_.spec_, layout_.dtype_, {layout_.numbers_.begin + layers.begin, layers.count},
+        program_, layout_.others_, layout_.draft_owns());
     add_instance(layout_.first_,
                  [&](const LayoutRule& rule) { return layout_.has_first(rank_, rule); });
     for (std::int64_t layer = layers.begin; layer < layers.begin + layers.count; ++layer) {
-      prefix_ = layer_prefix;
-      append_number(prefix_, layer);
-      prefix_.push_back('.');
+      prefix_ = layout_.target_layer_name(layer);
       add_instance(layout_.layers_[static_cast<std::size_t>(layer)],
                    [](const LayoutRule&) { return true; });
     }
@@ -87,9 +84,17 @@ class FamilyLayout::Builder {
       }
     } else {
       const bool all = rule.share == Share::kExperts;
-      add_tensor(rule, prefix_ + rule.target, sources,
+      add_tensor(rule, target_name(rule, *sources), sources,
                  all ? share_.experts.experts : LocalExperts{0, 1, 1});
     }
+  }
+
+  // A draft's checkpoint has names of its own.
+  std::string target_name(const LayoutRule& rule, std::uint32_t source) const {
+    if (rule.as_stored && layout_.family_.is_draft()) {
+      return layout_.checkpoint_.tensors[source].name;
+    }
+    return prefix_ + rule.target;
   }
 
   std::string expert_name(std::string_view pattern, std::int64_t expert) const {

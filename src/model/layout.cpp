@@ -61,6 +61,18 @@ std::unique_ptr<ModelLayout> open_layout(const Checkpoint& checkpoint, const Mod
                      fmt::join(known_architectures(), ", ")));
 }
 
+ModelSpec layout_spec(const Checkpoint& checkpoint, const LayoutRequest& request,
+                      const std::string& hf_overrides) {
+  ModelSpec spec = parse_model_spec(checkpoint.config_json, hf_overrides);
+  if (!request.draft) return spec;
+  const std::string architecture = draft_architecture(request.draft->method, spec);
+  if (architecture.empty()) return spec;
+  spec = parse_model_spec(checkpoint.config_json,
+                          draft_overrides(checkpoint.config_json, architecture));
+  spec.target_vocab_size = request.draft->target_vocab_size;
+  return spec;
+}
+
 void check_layout_sizes(const LayoutRequest& request, const ParallelSizes& sizes) {
   if (request.layout != "transformers") return;
   const auto refuse_flag = [](std::string_view flag, std::string_view what) {
@@ -92,7 +104,9 @@ CopyProgram make_program(const Checkpoint& checkpoint, const ModelSpec& spec,
 
 std::vector<std::string> known_architectures() {
   std::vector<std::string> names;
-  for (const Family* family : all_families()) names.emplace_back(family->architecture);
+  for (const Family* family : all_families()) {
+    if (!family->is_draft()) names.emplace_back(family->architecture);
+  }
   std::ranges::sort(names);
   return names;
 }

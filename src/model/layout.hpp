@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/copy_program.hpp"
+#include "model/draft.hpp"
 #include "model/model_spec.hpp"
 #include "plan/topology.hpp"
 
@@ -21,8 +22,14 @@ struct LayoutRequest {
   std::vector<std::string> ignore;  // checkpoint tensors to leave alone (names or globs)
   ExpertPlacement placement = ExpertPlacement::kLinear;
   std::string all2all_backend = "allgather_reducescatter";  // of expert parallelism
+  std::optional<DraftRequest> draft;  // set: not the model itself, but a draft for it
   friend bool operator==(const LayoutRequest&, const LayoutRequest&) = default;
 };
+
+// The spec of the model that the request asks for; of a draft with vLLM's name for its
+// architecture, or that of the checkpoint where it has none.
+ModelSpec layout_spec(const Checkpoint& checkpoint, const LayoutRequest& request,
+                      const std::string& hf_overrides);
 
 // The copy program of one rank. Pure: the same inputs give the same program on every machine.
 // Throws Error(kModel) listing every tensor that no rule consumes, every needed one that is absent

@@ -21,6 +21,7 @@ LayoutPart layout_part(const Part& part, const Rule& rule, const ModelSpec& spec
   }
   out.stored_rows = out.rows;
   out.transposed = part.transposed;
+  if (rule.dtype && !is_wide_float(*rule.dtype)) out.exact = rule.dtype;
   if (rule.share == Share::kExperts) {
     out.per_expert = part.stored.find('*') != std::string_view::npos;
     if (!out.per_expert) out.experts = spec.num_experts;
@@ -28,14 +29,17 @@ LayoutPart layout_part(const Part& part, const Rule& rule, const ModelSpec& spec
   return out;
 }
 
-LayoutRule layout_rule(const Rule& rule, const ModelSpec& spec) {
+LayoutRule layout_rule(const Family& family, const Rule& rule, const ModelSpec& spec) {
+  const bool in_block = rule.scope == Scope::kLayer && !rule.outside_block;
+  const std::string block(in_block ? family.draft.block : "");
   LayoutRule out;
-  out.target = rule.target;
+  out.target = block + std::string(rule.target);
   for (const Part& part : rule.parts) out.parts.push_back(layout_part(part, rule, spec));
   place_rows(out.parts);
   out.share = rule.share;
   out.dtype = rule.dtype;
-  out.alias_of = rule.alias_of;
+  if (!rule.alias_of.empty()) out.alias_of = block + std::string(rule.alias_of);
+  out.if_stored = rule.if_stored;
   out.tied_to = rule.tied_to;
   out.tp_refusal = rule.tp_refusal;
   out.kind = rule.kind;
@@ -57,6 +61,7 @@ void add_as_stored(const LayoutRule& rule, std::vector<LayoutRule>& out) {
     stored.as_stored = true;
     stored.tied_to = rule.tied_to;
     stored.tp_refusal = rule.tp_refusal;
+    stored.if_stored = rule.if_stored;
     for (; first < rule.parts.size() && rule.parts[first].stored == stored.target; ++first) {
       stored.parts.push_back(rule.parts[first]);
     }
@@ -103,7 +108,7 @@ std::vector<LayoutRule> layout_rules(const Family& family, const ModelSpec& spec
                         (rule.layers == Layers::kAll || rule.layers == layers) &&
                         is_wanted(rule, spec, style);
     if (!wanted) continue;
-    LayoutRule resolved = layout_rule(rule, spec);
+    LayoutRule resolved = layout_rule(family, rule, spec);
     if (style == RuleStyle::kEngine) {
       rules.push_back(std::move(resolved));
     } else if (style == RuleStyle::kTransformers) {

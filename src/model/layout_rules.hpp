@@ -27,7 +27,8 @@ struct LayoutPart {
   std::int64_t first_row = 0;    // where these rows begin in the stored tensor
   std::int64_t stored_rows = 1;  // of the whole stored tensor
   bool transposed = false;
-  bool per_expert = false;    // one stored tensor an expert
+  std::optional<DType> exact;  // stored like this or not at all, as integers are
+  bool per_expert = false;     // one stored tensor an expert
   std::int64_t experts = 0;   // along the first axis of the stored tensor; 0: there is no such axis
   std::optional<Dims> whole;  // the stored tensor as it is, whatever its axes
 
@@ -57,6 +58,7 @@ struct LayoutRule {
   std::string tied_to;
   std::string tp_refusal;
   TensorKind kind = TensorKind::kParam;
+  bool if_stored = false;
 
   bool per_expert() const noexcept { return target.find('*') != std::string::npos; }
   friend bool operator==(const LayoutRule&, const LayoutRule&) = default;
