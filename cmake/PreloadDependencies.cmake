@@ -1,4 +1,4 @@
-# Finds what the build needs. CUDA, MPI and liburing are optional: without them the build is a full
+# Finds what the build needs. CUDA, NCCL, MPI and liburing are optional: without them the build is a full
 # host-only tool.
 
 find_package(Threads REQUIRED)
@@ -53,6 +53,17 @@ if(NOT PRELOAD_MPI STREQUAL "OFF")
   endif()
 endif()
 
+# NCCL's header alone: its library is opened when ranks need it.
+set(PRELOAD_HAVE_NCCL OFF)
+if(PRELOAD_HAVE_CUDA AND NOT PRELOAD_NCCL STREQUAL "OFF")
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(NCCL_INCLUDE_DIR)
+    set(PRELOAD_HAVE_NCCL ON)
+  elseif(PRELOAD_NCCL STREQUAL "ON")
+    message(FATAL_ERROR "PRELOAD_NCCL=ON but no nccl.h was found: install libnccl-dev or set NCCL_INCLUDE_DIR")
+  endif()
+endif()
+
 # Linked statically, so that a binary runs on machines that lack it.
 set(PRELOAD_HAVE_URING OFF)
 if(NOT PRELOAD_URING STREQUAL "OFF")
@@ -65,4 +76,4 @@ if(NOT PRELOAD_URING STREQUAL "OFF")
   endif()
 endif()
 
-message(STATUS "preload: CUDA ${PRELOAD_HAVE_CUDA}, MPI ${PRELOAD_HAVE_MPI}, io_uring ${PRELOAD_HAVE_URING}")
+message(STATUS "preload: CUDA ${PRELOAD_HAVE_CUDA}, NCCL ${PRELOAD_HAVE_NCCL}, MPI ${PRELOAD_HAVE_MPI}, io_uring ${PRELOAD_HAVE_URING}")

@@ -24,7 +24,8 @@ PRELOAD_API const char* preload_client_version(void); /* "0.1.0" */
 typedef enum preload_status {
   PRELOAD_OK = 0,
   PRELOAD_E_INTERNAL = 1,
-  PRELOAD_E_USAGE = 2,       /* a bad option, an unsafe socket directory */
+  PRELOAD_E_USAGE =
+      2, /* a bad option, an unsafe socket directory, an expected model that cannot be read */
   PRELOAD_E_DEVICE = 3,      /* the CUDA driver refused */
   PRELOAD_E_UNAVAILABLE = 4, /* no daemon there, or it is not serving (yet) */
   PRELOAD_E_MISMATCH = 5,    /* it holds something else than expected */
@@ -47,7 +48,11 @@ typedef struct preload_attach_options {
   const char* device; /* GPU UUID ("GPU-…"), CUDA index ("0"), or "host:N"; NULL: the only daemon */
   const char* slot;   /* NULL: none */
   const char* role;   /* NULL: "target"; or "draft" */
-  const char* expect_json;    /* NULL, or {"key": hex} or {"fields": {...}, "checkpoint": hex} */
+  /* NULL, or a JSON object of what must be served: "key", "checkpoint" (64 hex digits), "fields" of
+   * the key by name; or "model", a checkpoint's directory or hub id (with "revision"), whose files
+   * are compared with what was loaded, hashed where nothing cheaper shows that they are the same
+   * ("trust_sample": true: a few KiB of each are enough). */
+  const char* expect_json;
   const char* client_name;    /* shown in `preload status`; NULL: the program's name */
   int32_t connect_timeout_ms; /* one connect and hello; 0: 5000 */
   int32_t wait_timeout_ms; /* how long to wait for a daemon that is loading or not there yet; 0: do
@@ -83,6 +88,10 @@ typedef struct preload_info {
   int32_t memory;      /* preload_memory */
   int32_t cuda_device; /* ordinal in this process; -1 on host memory */
   int32_t global_rank;
+  /* What the claim rests on that the expected is attached: "receipt" (the very same files), "blobs"
+   * (a hub cache's names for their contents), "hash" (every byte), "sample" (trusted as asked),
+   * "key" (the client's own word); "none" where nothing was expected. */
+  const char* evidence;
 } preload_info;
 PRELOAD_API preload_status preload_get_info(const preload_attachment* attachment,
                                             preload_info* out);

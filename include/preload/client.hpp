@@ -109,6 +109,7 @@ class Attachment {
   std::string_view device() const noexcept { return info_.device; }
   std::string_view key() const noexcept { return info_.key; }
   std::string_view metadata_json() const noexcept { return info_.metadata_json; }
+  std::string_view evidence() const noexcept { return info_.evidence; }
   bool on_cuda() const noexcept { return info_.memory == PRELOAD_MEMORY_CUDA; }
   preload_attachment* get() const noexcept { return attachment_.get(); }
 

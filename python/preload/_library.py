@@ -45,6 +45,7 @@ class AttachmentInfo(ctypes.Structure):
         ("memory", c_int32),
         ("cuda_device", c_int32),
         ("global_rank", c_int32),
+        ("evidence", c_char_p),
     ]
 
 

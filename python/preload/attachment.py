@@ -33,6 +33,7 @@ class Info:
     tensors: int
     slabs: int
     bytes: int
+    evidence: str  # what a match rests on: "none", "key", "receipt", "blobs", "hash" or "sample"
     metadata: dict = field(repr=False)  # model attributes, key fields, rank, sizes
 
 
@@ -113,6 +114,7 @@ def _info_of(shard: Shard) -> Info:
         tensors=info.tensor_count,
         slabs=info.slab_count,
         bytes=info.bytes,
+        evidence=info.evidence.decode(),
         metadata=json.loads(info.metadata_json),
     )
 
@@ -133,10 +135,12 @@ def _device_text(gpu, device) -> bytes | None:
 
 
 def _expect_text(expect) -> bytes | None:
-    """A key's 64 hex digits, or a mapping with "key", "checkpoint" and "fields"."""
+    """A key's 64 hex digits, a model's directory, or a mapping as client.h describes it."""
     if expect is None:
         return None
-    if isinstance(expect, str):
+    if isinstance(expect, os.PathLike):
+        expect = {"model": os.fspath(expect)}
+    elif isinstance(expect, str):
         expect = {"key": expect}
     return json.dumps(expect).encode()
 
@@ -209,7 +213,9 @@ def attach(
 
     gpu, device: a CUDA index (int), a GPU's UUID, "cuda:N" or "host:N"; neither: the only daemon.
     slot, role: which of several on that device.
-    expect: the key that must be served, or {"key": hex, "checkpoint": hex, "fields": {name: value}}.
+    expect: the key that must be served, the checkpoint's directory as a pathlib.Path, or a mapping with
+        any of "key", "checkpoint", "fields": {name: value}, "model": directory or hub id, "revision" and
+        "trust_sample". A model's files are compared with what was loaded; ``info.evidence`` says how.
     wait: seconds to wait for a daemon that is loading or not there yet.
 
     Raises Unavailable, Timeout, Failed, Mismatch, Released, DeviceError, ProtocolError, UsageError.

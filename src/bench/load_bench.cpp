@@ -46,7 +46,7 @@ class LoadBench {
         device_(device),
         checkpoint_(open_checkpoint(options.model.model, options.model.open)),
         program_(make_program(
-            checkpoint_, parse_model_spec(checkpoint_.config_json, options.model.hf_overrides),
+            checkpoint_, layout_spec(checkpoint_, options.model.layout, options.model.hf_overrides),
             options.model.layout, options.sizes, coords_of(options.rank, options.sizes))),
         plan_(plan_load(program_, checkpoint_)) {
     for (const std::string& warning : checkpoint_.warnings) log::warn(warning);

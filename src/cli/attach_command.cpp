@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -44,6 +45,7 @@ ordered_json shard_json(const LocalShard& shard, bool with_tensors) {
   json["tp"] = rank.tp;
   json["ep"] = rank.ep ? ordered_json(*rank.ep) : ordered_json();
   json["key"] = shard.attachment->reply().key;
+  json["evidence"] = evidence_name(shard.attachment->evidence());
   if (with_tensors) {
     json["tensors"] = ordered_json::array();
     for (std::size_t i = 0; i < manifest.size(); ++i) {
@@ -57,13 +59,19 @@ ordered_json shard_json(const LocalShard& shard, bool with_tensors) {
   return json;
 }
 
+std::string evidence_text(Evidence evidence) {
+  if (evidence == Evidence::kNone) return {};
+  return fmt::format(" as expected (evidence: {})", evidence_name(evidence));
+}
+
 std::string shard_text(const LocalShard& shard) {
   const wire::ManifestView& manifest = shard.attachment->manifest();
   const RankCoords& rank = shard.description.rank;
   std::string text = fmt::format(
-      "{}: rank {} (dp {} pp {} tp {}), {}, key {}…\n  {} tensors, {}, attached in {:.2f} ms\n",
+      "{}: rank {} (dp {} pp {} tp {}), {}, key {}…{}\n  {} tensors, {}, attached in {:.2f} ms\n",
       client::describe(shard.endpoint), rank.global, rank.dp, rank.pp, rank.tp,
-      shard.description.model, shard.attachment->reply().key.substr(0, 12), manifest.size(),
+      shard.description.model, shard.attachment->reply().key.substr(0, 12),
+      evidence_text(shard.attachment->evidence()), manifest.size(),
       format_bytes(shard.attachment->bytes()), shard.attach_ms);
   for (std::size_t i = 0; i < manifest.size(); ++i) {
     const wire::ManifestTensor tensor = manifest[i];
@@ -88,8 +96,14 @@ void print(const std::string& text) {
   }
 }
 
-std::vector<Endpoint> chosen_daemons(const ClientOptions& options, bool all) {
+// Of a target and its draft the target is meant, unless both or the draft are asked for. What is
+// expected of a model holds for one role.
+std::vector<Endpoint> chosen_daemons(const ClientOptions& options, bool all, bool one_role) {
   std::vector<Endpoint> endpoints = local_daemons(options);
+  const auto targets = std::ranges::count(endpoints, Role::kTarget, &Endpoint::role);
+  if (!options.role && targets > 0 && (!all || one_role)) {
+    std::erase_if(endpoints, [](const Endpoint& at) { return at.role == Role::kDraft; });
+  }
   if (all || endpoints.size() == 1) return endpoints;
   std::string names;
   for (const Endpoint& endpoint : endpoints) {
@@ -100,17 +114,31 @@ std::vector<Endpoint> chosen_daemons(const ClientOptions& options, bool all) {
                                         endpoints.size(), names));
 }
 
+client::Expectation expectation(const ParsedOptions& options) {
+  nlohmann::json expect =
+      nlohmann::json::parse(options.text("expect").value_or("{}"), nullptr, false);
+  if (!expect.is_object()) {
+    throw Error(Errc::kUsage,
+                fmt::format("--expect must be a JSON object: {}", *options.text("expect")));
+  }
+  if (const auto model = options.text("expect-model")) expect["model"] = *model;
+  if (options.has("trust-sample")) expect["trust_sample"] = true;
+  return client::expectation_from_json(expect.dump());
+}
+
 }  // namespace
 
 int run_attach(const Arguments& arguments) {
   const ParsedOptions parsed("attach", arguments);
   const ClientOptions options = client_options(parsed);
+  const client::Expectation expect = expectation(parsed);
   const std::optional<std::string> dump = parsed.text("dump");
   ordered_json daemons = ordered_json::array();
   std::optional<int> failure;
-  for (const Endpoint& endpoint : chosen_daemons(options, parsed.has("all"))) {
+  for (const Endpoint& endpoint :
+       chosen_daemons(options, parsed.has("all"), !expect.model.empty())) {
     try {
-      const LocalShard shard = attach_to(options, endpoint);
+      const LocalShard shard = attach_to(options, endpoint, expect);
       if (dump) dump_safetensors(*shard.attachment, *dump, dump_name(shard));
       if (options.json) {
         daemons.push_back(shard_json(shard, parsed.has("tensors")));

@@ -3,11 +3,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/cancel.hpp"
 #include "base/error.hpp"
 #include "cli/command.hpp"
+#include "cli/draft_options.hpp"
 #include "cli/serve_options.hpp"
-#include "load/hash_files.hpp"
+#include "load/consumed_hashes.hpp"
 #include "plan/key.hpp"
 
 namespace preload::cli {
@@ -28,28 +28,63 @@ ModelOptions named_model(const ParsedOptions& options) {
   return model;
 }
 
-// Hashes of what the ranks of a job consume together, which is all that no rank leaves alone. Known
-// ones are taken from the receipts, the others read and remembered.
-std::vector<SourceHash> consumed_hashes(const Checkpoint& checkpoint, const CopyProgram& program) {
-  std::vector<bool> wanted(checkpoint.tensors.size(), true);
-  for (const LeftAlone& left : program.left_alone) wanted[left.source] = false;
-  std::vector<SourceHash> hashes;
-  std::vector<SourceHash> all = recall_hashes(checkpoint).value_or(std::vector<SourceHash>{});
-  std::vector<bool> known(checkpoint.tensors.size(), false);
-  for (const SourceHash& hash : all) {
-    known[hash.source] = true;
-    if (wanted[hash.source]) hashes.push_back(hash);
+// One role's key, and what it is made of.
+struct RoleKey {
+  std::string key;
+  std::string checkpoint;
+  KeyFields fields;
+};
+
+class Keys {
+ public:
+  explicit Keys(const ModelOptions& model) : model_(model), checkpoint_(open(model)) {
+    spec_ = layout_spec(checkpoint_, model.layout, model.hf_overrides);
   }
-  std::vector<std::uint32_t> missing;
-  for (std::uint32_t i = 0; i < checkpoint.tensors.size(); ++i) {
-    if (wanted[i] && !known[i] && checkpoint.tensors[i].bytes > 0) missing.push_back(i);
+
+  RoleKey target(const ParallelSizes& sizes, const RankCoords& rank) const {
+    return key_of(checkpoint_, spec_, model_.layout, sizes, rank);
   }
-  if (missing.empty()) return hashes;
-  const std::vector<SourceHash> read = hash_sources(checkpoint, missing, 0, Cancel());
-  hashes.insert(hashes.end(), read.begin(), read.end());
-  all.insert(all.end(), read.begin(), read.end());
-  remember_hashes(checkpoint, all);
-  return hashes;
+
+  // Nothing where no draft is held.
+  std::optional<RoleKey> draft(const ParallelSizes& sizes, const RankCoords& rank) const {
+    const std::optional<DraftModel> draft = open_draft(model_, checkpoint_, spec_);
+    const std::optional<RankCoords> coords = draft_coords(rank, sizes);
+    if (!draft || !coords) return std::nullopt;
+    return key_of(draft->checkpoint, draft->spec, draft->options.layout,
+                  draft_sizes(draft->options, sizes), *coords);
+  }
+
+ private:
+  static Checkpoint open(const ModelOptions& model) {
+    Checkpoint checkpoint = open_checkpoint(model.model, model.open);
+    for (const std::string& warning : checkpoint.warnings) log::warn(warning);
+    return checkpoint;
+  }
+  static RoleKey key_of(const Checkpoint& checkpoint, const ModelSpec& spec,
+                        const LayoutRequest& layout, const ParallelSizes& sizes,
+                        const RankCoords& rank) {
+    const CopyProgram program = make_program(checkpoint, spec, layout, sizes, rank);
+    RoleKey out;
+    out.checkpoint = checkpoint_id(checkpoint, consumed_hashes(checkpoint, program));
+    out.fields = key_fields(spec, layout, program, sizes, rank, out.checkpoint);
+    out.key = key_digest(out.fields);
+    return out;
+  }
+
+  const ModelOptions& model_;
+  const Checkpoint checkpoint_;
+  ModelSpec spec_;
+};
+
+nlohmann::json to_json(const RoleKey& key) {
+  return {{"key", key.key}, {"checkpoint", key.checkpoint}, {"fields", key.fields}};
+}
+
+void print(const RoleKey& key) {
+  fmt::print("key        {}\ncheckpoint {}\n", key.key, key.checkpoint);
+  for (const auto& [name, value] : key.fields) {
+    if (name != "checkpoint") fmt::print("  {:<14} {}\n", name, value);
+  }
 }
 
 }  // namespace
@@ -57,23 +92,25 @@ std::vector<SourceHash> consumed_hashes(const Checkpoint& checkpoint, const Copy
 int run_key(const Arguments& arguments) {
   const ParsedOptions options("key", arguments);
   const ModelOptions model = named_model(options);
-  const ParallelSizes sizes = own_sizes(model);
-  const int rank = rank_option(options, sizes);
-  const Checkpoint checkpoint = open_checkpoint(model.model, model.open);
-  for (const std::string& warning : checkpoint.warnings) log::warn(warning);
-  const ModelSpec spec = parse_model_spec(checkpoint.config_json, model.hf_overrides);
-  const RankCoords coords = coords_of(rank, sizes);
-  const CopyProgram program = make_program(checkpoint, spec, model.layout, sizes, coords);
-  const std::string id = checkpoint_id(checkpoint, consumed_hashes(checkpoint, program));
-  const KeyFields fields = key_fields(spec, model.layout, program, sizes, coords, id);
-  const std::string key = key_digest(fields);
-  if (options.has("json")) {
-    fmt::print("{}\n", nlohmann::json{{"key", key}, {"checkpoint", id}, {"fields", fields}}.dump());
-    return 0;
+  const bool of_draft = options.choice("role", {"target", "draft"}).value_or(0) == 1;
+  if (of_draft && !model.speculative) {
+    throw Error(Errc::kUsage, "--role draft: of which draft? --speculative-config says");
   }
-  fmt::print("key        {}\ncheckpoint {}\n", key, id);
-  for (const auto& [name, value] : fields) {
-    if (name != "checkpoint") fmt::print("  {:<14} {}\n", name, value);
+  const ParallelSizes sizes = own_sizes(model);
+  int global = rank_option(options, sizes);
+  // A draft is the same whatever the target's stages: any rank of the last one.
+  if (of_draft && !options.has("rank")) global = (sizes.pp - 1) * sizes.tp;
+  const RankCoords rank = coords_of(global, sizes);
+  const Keys keys(model);
+  const std::optional<RoleKey> key =
+      of_draft ? keys.draft(sizes, rank) : std::optional(keys.target(sizes, rank));
+  if (!key) {
+    throw Error(Errc::kUsage, fmt::format("rank {} holds no draft", rank.global));
+  }
+  if (options.has("json")) {
+    fmt::print("{}\n", to_json(*key).dump());
+  } else {
+    print(*key);
   }
   return 0;
 }

@@ -21,6 +21,7 @@ struct LocalShard {
   ShardDescription description;
   double attach_ms = 0;
 };
-LocalShard attach_to(const ClientOptions& options, const Endpoint& endpoint);
+LocalShard attach_to(const ClientOptions& options, const Endpoint& endpoint,
+                     const client::Expectation& expect = {});
 
 }  // namespace preload::cli

@@ -27,12 +27,17 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "vLLM's all-to-all backend of expert parallelism, which decides whether shared experts are "
      "sliced [allgather_reducescatter]"},
     {"dtype", "", "TYPE", kModelCommands,
-     "auto, float16 (half), bfloat16 or float32 (float); auto is the config's type in the vllm "
-     "layout and the stored types in hf [auto]"},
+     "auto, float16 (half), bfloat16 or float32 (float); auto is the config's type in the "
+     "layouts vllm and transformers and the stored types in hf [auto]"},
     {"layout", "", "NAME", kModelCommands,
-     "vllm (fused, the engine's names) or hf (names as stored) [vllm]"},
+     "vllm (fused, the engine's names), hf (names as stored) or transformers (what from_pretrained "
+     "of transformers 5 holds, unsplit) [vllm]"},
     {"hf-overrides", "", "JSON", kModelCommands,
      "object laid over config.json; --hf-overrides.KEY VALUE sets one key"},
+    {"speculative-config", "", "JSON", "serve plan key",
+     "as vLLM takes it: MTP layers, EAGLE and EAGLE3 drafts are held beside the target, in the "
+     "role "
+     "draft; --speculative-config.KEY VALUE sets one key"},
     {"revision", "", "NAME", kModelCommands, "revision of a hub id [main]"},
     {"load-format", "", "FORMAT", kModelCommands, "auto or safetensors [auto]"},
     {"rebuild-index", "", "", kModelCommands,
@@ -49,8 +54,11 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "pread "
      "where the files are in the page cache or on a network, else direct]"},
     {"spread", "", "WHEN", "serve plan",
-     "what several ranks of a node need is read once and handed on: auto, always or never [auto: "
-     "where that is faster]"},
+     "what several ranks need is read once and handed on, within nodes and between them: auto, "
+     "always "
+     "or never [auto: where that is faster]"},
+    {"nccl-library", "", "FILE", "serve",
+     "the NCCL by which GPUs that cannot map each other's memory exchange weights [libnccl.so.2]"},
     {"reader-threads", "", "N", "serve bench", "reading threads of a rank [by its CPUs]"},
     {"reads-in-flight", "", "N", "serve",
      "reads in flight of a node on one file system, shared out among its ranks [32 on network file "
@@ -65,14 +73,30 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"slot", "", "NAME", "serve status wait attach verify release stop",
      "one of several daemons of a GPU: a-z, 0-9 and '-', at most 32 characters"},
     {"gpu", "", "UUID|INDEX|host:N", kLocalCommands, "only the daemon of this device"},
-    {"role", "", "ROLE", kLocalCommands, "target or draft [target]"},
+    {"role", "", "ROLE", "status wait attach verify release stop key",
+     "target or draft [attach without --all, key: target; others: both]"},
     {"timeout", "", "SECONDS", kLocalCommands, "how long to wait at most"},
     {"job", "", "ID", "wait", "wait for this job [the newest]"},
     {"job", "", "", "stop", "end the whole job, also its ranks on other nodes"},
     {"all", "", "", "attach", "every local daemon"},
     {"dump", "", "DIR", "attach", "write what is attached to DIR/rank<global>….safetensors"},
+    {"expect", "", "JSON", "attach",
+     "what must be served: {\"key\": HEX, \"fields\": {NAME: VALUE}, …}; --expect.fields.NAME "
+     "VALUE "
+     "sets one"},
+    {"expect-model", "", "DIR_OR_HF_ID", "attach",
+     "what must be served is this checkpoint, by the target unless --role says draft: its files "
+     "are "
+     "compared with what was loaded"},
+    {"trust-sample", "", "", "attach",
+     "with --expect-model: a few KiB of each file are enough evidence, where nothing better is "
+     "known "
+     "without reading all of them"},
     {"tensors", "", "", "attach", "list the tensors in the JSON"},
-    {"against", "", "DIR", "verify", "compare with the checkpoint in DIR itself"},
+    {"against", "", "DIR", "verify",
+     "compare with the checkpoint in DIR itself; of a draft with a checkpoint of its own under "
+     "--role "
+     "draft"},
     {"force", "", "", "release", "release now, open leases or not"},
     // Planning.
     {"ranks", "", "N", "plan", "ranks to plan for"},

@@ -11,6 +11,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "cli/command.hpp"
+#include "cli/draft_options.hpp"
 #include "cli/serve_options.hpp"
 #include "model/extent.hpp"
 #include "model/model_layout.hpp"
@@ -105,15 +106,49 @@ class NodeReads {
   std::map<std::vector<ShareId>, Node> known_;
 };
 
+// What the ranks of the last stage hold of a draft beside their target.
+class DraftPlan {
+ public:
+  DraftPlan(DraftModel draft, const ParallelSizes& target)
+      : draft_(std::move(draft)), target_(target), sizes_(draft_sizes(draft_.options, target)) {
+    layout_ = open_layout(draft_.checkpoint, draft_.spec, draft_.options.layout, sizes_);
+  }
+
+  std::string json(const RankCoords& rank, bool summary) const {
+    const auto coords = draft_coords(rank, target_);
+    if (!coords) return "null";
+    const ShareSize share = layout_->share(*coords);
+    return fmt::format(
+        "{{\"bytes\":{},\"read_bytes\":{}{}{}}}", share.held_bytes, share.read_bytes,
+        summary ? "" : ",\"tensors\":", summary ? "" : tensors_json(layout_->program(*coords)));
+  }
+  std::string table(const RankCoords& rank, bool summary) const {
+    const auto coords = draft_coords(rank, target_);
+    if (!coords) return {};
+    const ShareSize share = layout_->share(*coords);
+    return fmt::format("  draft {}: holds {}, of which it reads {}\n{}", draft_.options.model,
+                       format_bytes(share.held_bytes), format_bytes(share.read_bytes),
+                       summary ? "" : tensors_table(layout_->program(*coords)));
+  }
+
+ private:
+  const DraftModel draft_;
+  const ParallelSizes target_;
+  const ParallelSizes sizes_;
+  std::unique_ptr<ModelLayout> layout_;
+};
+
 // Prints rank after rank, so that a plan of any size takes the memory of one.
 class PlanPrinter {
  public:
   PlanPrinter(const ModelLayout& layout, const ParallelSizes& sizes,
-              const std::vector<RankPlace>& places, NodeReads reads, bool json, bool summary)
+              const std::vector<RankPlace>& places, NodeReads reads, const DraftPlan* draft,
+              bool json, bool summary)
       : layout_(layout),
         sizes_(sizes),
         places_(places),
         reads_(std::move(reads)),
+        draft_(draft),
         json_(json),
         summary_(summary) {}
 
@@ -158,17 +193,20 @@ class PlanPrinter {
       print(fmt::format(
           "{{\"global\":{},\"node\":{},\"local\":{},\"dp\":{},\"pp\":{},\"tp\":{},"
           "\"ep\":{},\"bytes\":{},\"read_bytes\":{},\"gap_bytes\":{},\"sent_bytes\":{},"
-          "\"received_bytes\":{},\"seconds\":{:.3f}{}{}}}",
+          "\"received_bytes\":{},\"seconds\":{:.3f}{}{}{}{}}}",
           rank.global, place.node, place.local, rank.dp, rank.pp, rank.tp, ep_text(rank, "null"),
           held, reads.read_bytes, reads.gap_bytes, reads.sent_bytes, reads.received_bytes, seconds,
-          summary_ ? "" : ",\"tensors\":", summary_ ? "" : tensors_of(rank)));
+          summary_ ? "" : ",\"tensors\":", summary_ ? "" : tensors_of(rank),
+          draft_ == nullptr ? "" : ",\"draft\":",
+          draft_ == nullptr ? "" : draft_->json(rank, summary_)));
       return;
     }
     print(fmt::format(
-        "{:>6} {:>5} {:>5} {:>5} {:>4} {:>5} {:>5} {:>12} {:>12} {:>12} {:>12} {:>9.3f}\n{}",
+        "{:>6} {:>5} {:>5} {:>5} {:>4} {:>5} {:>5} {:>12} {:>12} {:>12} {:>12} {:>9.3f}\n{}{}",
         rank.global, place.node, place.local, rank.dp, rank.pp, rank.tp, ep_text(rank, "-"),
         format_bytes(held), format_bytes(reads.read_bytes), format_bytes(reads.sent_bytes),
-        format_bytes(reads.received_bytes), seconds, summary_ ? "" : tensors_of(rank)));
+        format_bytes(reads.received_bytes), seconds, summary_ ? "" : tensors_of(rank),
+        draft_ == nullptr ? "" : draft_->table(rank, summary_)));
   }
 
   void print_node(const RankPlace& place) {
@@ -213,6 +251,7 @@ class PlanPrinter {
   const ParallelSizes& sizes_;
   const std::vector<RankPlace>& places_;
   NodeReads reads_;
+  const DraftPlan* const draft_;  // nullptr: there is none
   const bool json_;
   const bool summary_;
   std::map<ShareId, ShareSize> shares_;
@@ -263,14 +302,17 @@ int run_plan(const Arguments& arguments) {
 
   const LinkRates rates = link_rates(options);
   const Checkpoint checkpoint = open_checkpoint(model.model, model.open);
-  const ModelSpec spec = parse_model_spec(checkpoint.config_json, model.hf_overrides);
+  const ModelSpec spec = layout_spec(checkpoint, model.layout, model.hf_overrides);
   const auto layout = open_layout(checkpoint, spec, model.layout, sizes);
   for (const std::string& warning : checkpoint.warnings) log::warn(warning);
   const LayoutNotes notes = layout->notes();
   for (const std::string& warning : notes.warnings) log::warn(warning);
   if (!notes.unservable.empty()) log::warn(fmt::format("serve refuses this: {}", notes.unservable));
+  std::optional<DraftModel> draft_model = open_draft(model, checkpoint, spec);
+  std::optional<DraftPlan> draft;
+  if (draft_model) draft.emplace(std::move(*draft_model), sizes);
   PlanPrinter(*layout, sizes, places, NodeReads(*layout, sizes, spread_option(options), rates),
-              options.has("json"), options.has("summary"))
+              draft ? &*draft : nullptr, options.has("json"), options.has("summary"))
       .print_ranks(only.value_or(0), only.value_or(*ranks - 1));
   return 0;
 }

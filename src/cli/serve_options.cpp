@@ -122,14 +122,18 @@ ModelOptions model_options(const ParsedOptions& options) {
   model.open.rebuild_index = options.has("rebuild-index");
   check_load_format(options);
   model.layout.dtype = parse_dtype(options.text("dtype").value_or("auto"));
-  options.choice("layout", {"vllm", "hf"});
+  options.choice("layout", {"vllm", "hf", "transformers"});
   model.layout.layout = options.text("layout").value_or("vllm");
   model.layout.ignore = options.all("ignore-tensor");
+  check_layout_sizes(model.layout, {.pp = model.pp, .tp = model.tp});
   model.hf_overrides = options.text("hf-overrides").value_or("");
   if (!model.hf_overrides.empty() &&
       !nlohmann::json::parse(model.hf_overrides, nullptr, false).is_object()) {
     throw Error(Errc::kUsage,
                 fmt::format("--hf-overrides must be a JSON object: {}", model.hf_overrides));
+  }
+  if (const auto config = options.text("speculative-config")) {
+    model.speculative = parse_speculative_config(*config, model.tp);
   }
   return model;
 }
@@ -208,10 +212,7 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   serve.ring_bytes = ring_bytes_option(options).value_or(serve.ring_bytes);
   serve.reader = reader_option(options);
   serve.spread = spread_option(options);
-  if (serve.spread == Spread::kAlways && serve.export_kind == HandleKind::kCudaIpc) {
-    throw Error(Errc::kUsage,
-                "--spread always needs memory that other ranks can write: use --export vmm");
-  }
+  serve.nccl_library = options.text("nccl-library").value_or("");
   serve.threads = options.number("reader-threads", 1).value_or(0);
   serve.reads_in_flight = options.number("reads-in-flight", 1);
   for (const std::string& uid : options.all("allow-uid")) {

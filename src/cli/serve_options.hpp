@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "checkpoint/checkpoint.hpp"
 #include "cli/options.hpp"
+#include "cli/speculative_config.hpp"
 #include "load/read_method.hpp"
 #include "memory/slab.hpp"
 #include "model/layout.hpp"
@@ -24,6 +25,7 @@ struct ModelOptions {
   OpenOptions open;
   LayoutRequest layout;
   std::string hf_overrides;  // JSON object or empty
+  std::optional<SpeculativeConfig> speculative;
   std::optional<int> dp;
   int pp = 1;
   int tp = 1;
@@ -40,6 +42,7 @@ struct ServeOptions {
   std::uint64_t ring_bytes = 512 * kMiB;
   std::optional<ReadMethod> reader;    // --reader, unset = auto
   Spread spread = Spread::kAuto;       // --spread
+  std::string nccl_library;            // --nccl-library, "" = the usual name
   int threads = 0;                     // --reader-threads, 0 = by the CPUs at hand
   std::optional<int> reads_in_flight;  // --reads-in-flight, of a node
   std::vector<unsigned> allow_uids;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/log.hpp"
 #include "cli/command.hpp"
 #include "cli/local_daemons.hpp"
 #include "cli/verify_hashes.hpp"
@@ -28,11 +29,16 @@ struct Verdict {
   std::vector<Mismatch> mismatches;
 };
 
-void verify_shard(const LocalShard& shard, const std::optional<Checkpoint>& checkpoint,
-                  Verdict& verdict) {
+// MTP layers lie in the target's checkpoint, other drafts in one of their own.
+bool has_own_checkpoint(const LocalShard& shard) {
+  const auto& draft = shard.description.request.draft;
+  return draft && draft->method != DraftMethod::kMtp;
+}
+
+void verify_shard(const LocalShard& shard, const Checkpoint* checkpoint, Verdict& verdict) {
   const int threads = client::default_threads();
   std::vector<TensorMismatch> found = verify_hashes(*shard.attachment, threads);
-  if (checkpoint) {
+  if (checkpoint != nullptr) {
     const std::vector<TensorMismatch> more =
         verify_source(*shard.attachment, shard.description, *checkpoint, threads);
     found.insert(found.end(), more.begin(), more.end());
@@ -83,7 +89,15 @@ int run_verify(const Arguments& arguments) {
   if (const auto directory = parsed.text("against")) checkpoint = open_checkpoint(*directory, {});
   Verdict verdict;
   for (const Endpoint& endpoint : local_daemons(options)) {
-    verify_shard(attach_to(options, endpoint), checkpoint, verdict);
+    const LocalShard shard = attach_to(options, endpoint);
+    const bool other_files = has_own_checkpoint(shard) && options.role != Role::kDraft;
+    if (checkpoint && other_files) {
+      log::warn(
+          fmt::format("{}: compared with its hashes only: it has a checkpoint of its own, "
+                      "which --role draft --against DIR compares it with",
+                      client::describe(endpoint)));
+    }
+    verify_shard(shard, checkpoint && !other_files ? &*checkpoint : nullptr, verdict);
   }
   const std::string text = options.json ? verdict_json(verdict).dump(2) + "\n"
                                         : verdict_text(verdict, checkpoint.has_value());

@@ -58,9 +58,9 @@ class SourceCheck {
       : attachment_(attachment),
         checkpoint_(checkpoint),
         threads_(threads),
-        program_(make_program(checkpoint,
-                              parse_model_spec(checkpoint.config_json, description.hf_overrides),
-                              description.request, description.sizes, description.rank)),
+        program_(make_program(
+            checkpoint, layout_spec(checkpoint, description.request, description.hf_overrides),
+            description.request, description.sizes, description.rank)),
         plan_(plan_load(program_, checkpoint)) {}
 
   std::vector<TensorMismatch> run() {

@@ -24,6 +24,8 @@ LastError& last_error() {
 preload_status status_of(Errc code) noexcept {
   switch (code) {
     case Errc::kUsage:
+    case Errc::kCheckpoint:  // the model that is expected is not there, or damaged
+    case Errc::kModel:
       return PRELOAD_E_USAGE;
     case Errc::kDevice:
     case Errc::kMemory:

@@ -41,10 +41,28 @@ Attachment::Attachment(const AttachOptions& options) {
   }
 }
 
+// What the daemon is to check. Comparing files may take minutes: that has a connection of its own,
+// so that the daemon need not keep an idle one.
+wire::Expectation Attachment::settle(const AttachOptions& options) {
+  wire::Expectation expect = options.expect.served;
+  if (!expect.empty()) evidence_ = Evidence::kKey;
+  if (options.expect.model.empty()) return expect;
+  wire::DescribeReply served;
+  {
+    const Connection connection = connect_daemon(options.connect);
+    served = wire::call_describe(connection.socket.get(), options.connect.connect_timeout_ms);
+  }
+  ModelMatch match = match_model(options.expect, served);
+  evidence_ = match.evidence;
+  // Another daemon may have taken its place meanwhile.
+  if (!expect.key) expect.key = std::move(match.key);
+  return expect;
+}
+
 void Attachment::receive(const AttachOptions& options) {
-  const Connection connection = connect_daemon(options.connect);
   wire::AttachRequest request;
-  request.expect = options.expect;
+  request.expect = settle(options);
+  const Connection connection = connect_daemon(options.connect);
   request.client = options.connect.identity;
   wire::Attached attached = wire::call_attach(connection.socket.get(), request, lease_.read_end(),
                                               options.connect.connect_timeout_ms);

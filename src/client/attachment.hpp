@@ -10,6 +10,7 @@
 
 #include "client/connect.hpp"
 #include "client/cuda_device.hpp"
+#include "client/expectation.hpp"
 #include "client/lease.hpp"
 #include "client/slab_mapping.hpp"
 #include "wire/manifest.hpp"
@@ -18,7 +19,7 @@ namespace preload::client {
 
 struct AttachOptions {
   ConnectOptions connect;
-  wire::Expectation expect;
+  Expectation expect;
 };
 
 // One shard in this process: its manifest, its slabs and the lease on them. Whole once constructed;
@@ -31,6 +32,8 @@ class Attachment {
   Attachment& operator=(const Attachment&) = delete;
 
   const wire::AttachReply& reply() const noexcept { return reply_; }
+  // What the claim rests on that the expected is attached.
+  Evidence evidence() const noexcept { return evidence_; }
   const wire::ManifestView& manifest() const noexcept { return *manifest_; }
   std::byte* slab_data(std::size_t slab) const noexcept { return slabs_[slab]->data(); }
   std::uint64_t bytes() const noexcept;  // of all slabs
@@ -41,12 +44,14 @@ class Attachment {
 
  private:
   void receive(const AttachOptions& options);
+  wire::Expectation settle(const AttachOptions& options);
   void take_manifest(Fd fd);
   void map_slabs(const std::vector<Fd>& fds);
   void release_cuda_slabs() noexcept;  // while their context is current
 
   Lease lease_;
   wire::AttachReply reply_;
+  Evidence evidence_ = Evidence::kNone;
   Mapping manifest_bytes_;
   std::optional<wire::ManifestView> manifest_;
   std::unique_ptr<const cu::Driver> driver_;

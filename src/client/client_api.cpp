@@ -48,7 +48,7 @@ preload::client::AttachOptions attach_options(const preload_attach_options* give
   if (c.connect_timeout_ms > 0) connect.connect_timeout_ms = c.connect_timeout_ms;
   connect.wait_timeout_ms = c.wait_timeout_ms;
   if (c.expect_json != nullptr) {
-    options.expect = preload::wire::expectation_from_json(c.expect_json, Errc::kUsage);
+    options.expect = preload::client::expectation_from_json(c.expect_json);
   }
   return options;
 }
@@ -150,6 +150,7 @@ preload_status preload_get_info(const preload_attachment* attachment, preload_in
     info.memory = a.on_cuda() ? PRELOAD_MEMORY_CUDA : PRELOAD_MEMORY_HOST;
     info.cuda_device = a.cuda_ordinal();
     info.global_rank = reply.global_rank;
+    info.evidence = preload::evidence_name(a.evidence()).data();  // literals: NUL-terminated
     write_struct(out, size, info);
   });
 }

@@ -19,9 +19,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kShortestPause = std::chrono::microseconds(20);
+constexpr auto kShortPause = std::chrono::microseconds(160);
 constexpr auto kLongestPause = std::chrono::microseconds(10'000);
+constexpr auto kUnderWay = std::chrono::seconds(1);
 constexpr auto kReminder = std::chrono::seconds(30);
 constexpr auto kFinalizeTimeout = std::chrono::seconds(30);
+constexpr int kExchangeTag = 1;  // collectives have none
 
 // What is left of `size` from `offset`, at most `most`: an MPI count.
 int round_count(std::uint64_t size, std::uint64_t offset, std::uint64_t most) {
@@ -66,32 +69,43 @@ void MpiGroup::check_usable(const Wait& wait) const {
 }
 
 // Sleeps between tests, so that a rank that waits for minutes does not take a core from one that
-// loads. MPI may still write to the buffers of a collective that was given up: they are leaked.
-void MpiGroup::complete(MPI_Request request, std::unique_ptr<Buffers>& buffers, const Wait& wait) {
+// loads.
+void MpiGroup::wait_all(std::span<MPI_Request> requests, const Wait& wait) const {
   const auto start = Clock::now();
   auto pause = kShortestPause;
   auto reminder = start + kReminder;
-  try {
-    for (;;) {
-      int done = 0;
-      check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), wait.what);
-      if (done != 0) return;
-      wait.cancel.check();
-      const auto now = Clock::now();
-      const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now - start);
-      if (waited >= wait.timeout) {
-        throw Error(Errc::kLauncher,
-                    fmt::format("rank {} waited {} s for {}: a rank is missing or stuck; look for "
-                                "its last line in the job's output",
-                                rank_, waited.count(), wait.what));
-      }
-      if (now >= reminder) {
-        log::info(fmt::format("waiting for {} ({} s)", wait.what, waited.count()));
-        reminder = now + kReminder;
-      }
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, kLongestPause);
+  for (;;) {
+    int done = 0;
+    check_mpi(
+        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+        wait.what);
+    if (done != 0) return;
+    wait.cancel.check();
+    if (wait.stop != nullptr && wait.stop->load(std::memory_order_relaxed)) {
+      throw Error(Errc::kInternal, fmt::format("stopped while waiting for {}", wait.what));
     }
+    const auto now = Clock::now();
+    const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now - start);
+    if (waited >= wait.timeout) {
+      throw Error(Errc::kLauncher,
+                  fmt::format("rank {} waited {} s for {}: a rank is missing or stuck; look for "
+                              "its last line in the job's output",
+                              rank_, waited.count(), wait.what));
+    }
+    if (now >= reminder) {
+      log::info(fmt::format("waiting for {} ({} s)", wait.what, waited.count()));
+      reminder = now + kReminder;
+    }
+    std::this_thread::sleep_for(pause);
+    // MPI moves bytes only while it is asked: what is under way is asked for often.
+    pause = std::min(pause * 2, now - start < kUnderWay ? kShortPause : kLongestPause);
+  }
+}
+
+// MPI may still write to the buffers of a collective that was given up: they are leaked.
+void MpiGroup::complete(MPI_Request request, std::unique_ptr<Buffers>& buffers, const Wait& wait) {
+  try {
+    wait_all({&request, 1}, wait);
   } catch (...) {
     usable_ = false;
     static_cast<void>(buffers.release());
@@ -221,6 +235,36 @@ std::vector<std::string> MpiGroup::all_to_all(const std::vector<std::string>& ou
     }
   }
   return parts;
+}
+
+void MpiGroup::exchange(std::span<const GroupMessage> out, std::span<const GroupMessage> in,
+                        const Wait& wait) {
+  check_usable(wait);
+  std::vector<MPI_Request> requests;
+  const auto each_round = [&](const GroupMessage& message, const auto& start) {
+    for (std::uint64_t offset = 0; offset < message.bytes; offset += max_round_bytes_) {
+      requests.push_back(MPI_REQUEST_NULL);
+      check_mpi(start(message.data + offset, round_count(message.bytes, offset, max_round_bytes_),
+                      message.rank, &requests.back()),
+                wait.what);
+    }
+  };
+  try {
+    for (const GroupMessage& message : in) {
+      each_round(message, [&](std::byte* data, int count, int rank, MPI_Request* request) {
+        return MPI_Irecv(data, count, MPI_BYTE, rank, kExchangeTag, comm_, request);
+      });
+    }
+    for (const GroupMessage& message : out) {
+      each_round(message, [&](std::byte* data, int count, int rank, MPI_Request* request) {
+        return MPI_Isend(data, count, MPI_BYTE, rank, kExchangeTag, comm_, request);
+      });
+    }
+    wait_all(requests, wait);
+  } catch (...) {
+    usable_ = false;
+    throw;
+  }
 }
 
 void MpiGroup::barrier(const Wait& wait) {

@@ -31,12 +31,15 @@ class MpiGroup final : public Group {
   std::string broadcast(std::string_view mine, int root, const Wait& wait) override;
   std::vector<std::string> all_to_all(const std::vector<std::string>& out,
                                       const Wait& wait) override;
+  void exchange(std::span<const GroupMessage> out, std::span<const GroupMessage> in,
+                const Wait& wait) override;
   void barrier(const Wait& wait) override;
   void finalize(const Wait& wait) override;
 
  private:
   struct Buffers;  // of one collective; outlives it when the wait was given up
   void complete(MPI_Request request, std::unique_ptr<Buffers>& buffers, const Wait& wait);
+  void wait_all(std::span<MPI_Request> requests, const Wait& wait) const;
   void check_usable(const Wait& wait) const;
   std::uint64_t largest(std::uint64_t mine, const Wait& wait);
 

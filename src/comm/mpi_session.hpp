@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +21,14 @@ struct Wait {
   std::string_view what;  // "the other ranks' plans"
   const Cancel& cancel;
   std::chrono::seconds timeout{120};
+  const std::atomic<bool>* stop = nullptr;  // set by another thread: ends the wait with an error
+};
+
+// Bytes that go to or come from one rank.
+struct GroupMessage {
+  int rank = 0;
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
 };
 
 // The group of processes that the launcher started: MPI, or one process alone. Collectives return
@@ -36,6 +47,10 @@ class Group {
   // out[i] goes to rank i; returns what each rank sent here.
   virtual std::vector<std::string> all_to_all(const std::vector<std::string>& out,
                                               const Wait& wait) = 0;
+  // Not collective: sends and receives messages whose sizes both sides know, at most one to and one
+  // from each rank. The buffers must live on until the process ends when this throws.
+  virtual void exchange(std::span<const GroupMessage> out, std::span<const GroupMessage> in,
+                        const Wait& wait) = 0;
   virtual void barrier(const Wait& wait) = 0;
   // Leaves MPI; collectives are an error afterwards. Waits for the others through the same kind of
   // barrier first, so that it cannot hang on a rank that died.

@@ -22,8 +22,7 @@ class OrderedGroup final : public Group {
   }
 
   std::string broadcast(std::string_view mine, int root, const Wait& wait) override {
-    const auto place = std::find(rank_of_.begin(), rank_of_.end(), root);
-    return inner_->broadcast(mine, static_cast<int>(place - rank_of_.begin()), wait);
+    return inner_->broadcast(mine, inner_rank(root), wait);
   }
 
   std::vector<std::string> all_to_all(const std::vector<std::string>& out,
@@ -33,10 +32,25 @@ class OrderedGroup final : public Group {
     return ordered(inner_->all_to_all(parts, wait));
   }
 
+  void exchange(std::span<const GroupMessage> out, std::span<const GroupMessage> in,
+                const Wait& wait) override {
+    inner_->exchange(renamed(out), renamed(in), wait);
+  }
+
   void barrier(const Wait& wait) override { inner_->barrier(wait); }
   void finalize(const Wait& wait) override { inner_->finalize(wait); }
 
  private:
+  int inner_rank(int rank) const noexcept {
+    return static_cast<int>(std::find(rank_of_.begin(), rank_of_.end(), rank) - rank_of_.begin());
+  }
+
+  std::vector<GroupMessage> renamed(std::span<const GroupMessage> messages) const {
+    std::vector<GroupMessage> result(messages.begin(), messages.end());
+    for (GroupMessage& message : result) message.rank = inner_rank(message.rank);
+    return result;
+  }
+
   std::vector<std::string> ordered(std::vector<std::string> parts) const {
     std::vector<std::string> result(parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {

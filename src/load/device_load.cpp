@@ -6,14 +6,13 @@
 
 #include "base/bytes.hpp"
 #include "fill.hpp"
-#include "hash.hpp"
+#include "load/device_placer.cuh"
 #include "load/device_sums.cuh"
 #include "load/load_job.hpp"
 #include "load/ring.hpp"
 #include "load/run_threads.hpp"
 #include "memory/cuda_resources.cuh"
 #include "memory/device.hpp"
-#include "place_rows.hpp"
 
 namespace preload {
 
@@ -26,21 +25,6 @@ constexpr std::uint64_t kHotChunkBytes = 512 * kKiB;
 constexpr std::uint64_t kColdChunkBytes = 4 * kMiB;  // what disks take well
 constexpr std::uint64_t kStagingAlignment = 256;     // kernels that convert want whole elements
 constexpr auto kTurn = std::chrono::milliseconds(20);
-
-kernels::Float float_kind(DType dtype) {
-  switch (dtype) {
-    case DType::kF16:
-      return kernels::Float::kF16;
-    case DType::kBF16:
-      return kernels::Float::kBF16;
-    case DType::kF32:
-      return kernels::Float::kF32;
-    case DType::kF64:
-      return kernels::Float::kF64;
-    default:
-      throw Error(Errc::kInternal, "a type that values are not converted from or to");
-  }
-}
 
 // A batch's host buffer, and how far its turn has come. The n-th batch that takes it waits until
 // n batches before it have been copied.
@@ -70,7 +54,8 @@ class BatchLoad {
         slots_(static_cast<std::size_t>(shape.slots)),
         sums_(job.work.reads.blocks.size(), job.work.reads.deliveries.size()),
         copies_(make_stream()),
-        places_(make_stream()) {
+        places_(make_stream()),
+        placer_(job, sums_, places_.get()) {
     sums_.clear(places_.get());
     batch_of_.reserve(list_.chunks.size());
     for (std::uint32_t b = 0; b < batches_.batches.size(); ++b) {
@@ -208,7 +193,7 @@ class BatchLoad {
       check_cuda(cudaStreamWaitEvent(places_.get(), slot.copied.get(), 0),
                  "ordering placements after copies");
       for (std::uint32_t i = 0; i < batch.placed.count; ++i) {
-        place(batches_.pieces[batch.placed.first + i], landed_[i]);
+        placer_.place(batches_.pieces[batch.placed.first + i], landed_[i]);
       }
       if (staging_) {
         check_cuda(cudaEventRecord(slot.placed.get(), places_.get()), "marking placements");
@@ -248,45 +233,6 @@ class BatchLoad {
     return most;
   }
 
-  // Hands a piece that lies at `landed`, packed, on to its places, and hashes it.
-  void place(const Piece& piece, std::byte* landed) {
-    const ReadBlock& block = job_.block_of(piece);
-    for (std::uint32_t d = block.first; d < block.first + block.count; ++d) {
-      const Delivery& delivery = job_.work.reads.deliveries[d];
-      const auto share = share_of(piece, delivery);
-      if (!share) continue;
-      std::byte* const target = job_.address(delivery, share->slab_offset);
-      if (target != landed) copy(piece, delivery, *share, landed, target);
-      if (!delivery.hashed || hashes_alike(block, delivery)) continue;
-      kernels::HashRegion region{landed + share->begin, piece.rows,
-                                 share->bytes,          piece.bytes,
-                                 share->target_offset,  delivery.target_stride};
-      if (delivery.converts()) {
-        region.data = target;
-        region.row_bytes = share->target_bytes;
-        region.memory_stride = delivery.target_stride;
-      }
-      check_launch(kernels::hash_rows(region, sums_.served(d), places_.get()),
-                   "hashing on the GPU");
-    }
-    check_launch(kernels::hash_rows({landed, piece.rows, piece.bytes, piece.bytes,
-                                     source_offset(block, piece), block.file_stride},
-                                    sums_.source(piece.block), places_.get()),
-                 "hashing on the GPU");
-  }
-
-  void copy(const Piece& piece, const Delivery& delivery, const Share& share,
-            const std::byte* landed, std::byte* target) {
-    const kernels::RowCopy rows{landed + share.begin, piece.bytes, target, delivery.target_stride,
-                                piece.rows};
-    check_launch(delivery.converts()
-                     ? kernels::convert_rows(rows, share.bytes / (dtype_bits(delivery.from) / 8),
-                                             float_kind(delivery.from), float_kind(delivery.to),
-                                             places_.get())
-                     : kernels::copy_rows(rows, share.bytes, places_.get()),
-                 "placing rows on the GPU");
-  }
-
   LoadJob& job_;
   const BatchRingShape shape_;
   const ChunkList list_;
@@ -302,6 +248,7 @@ class BatchLoad {
   // Last: destroyed first, which waits for what uses the others.
   Stream copies_;
   Stream places_;
+  const DevicePlacer placer_;
 };
 
 void queue_fills(const LoadJob& job, cudaStream_t stream) {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
-#include "load/convert_rows.hpp"
+#include "load/host_rows.hpp"
 #include "load/load_job.hpp"
 #include "load/ring.hpp"
 #include "load/run_threads.hpp"
@@ -16,26 +16,6 @@ namespace {
 
 // Small enough that a chunk is still in the core's cache when it is hashed.
 constexpr std::uint64_t kMaxChunkBytes = kMiB;
-
-// Spreads packed source rows of `pitch` bytes to their places.
-void place(const Delivery& delivery, const Share& share, std::uint64_t rows, std::uint64_t pitch,
-           const std::byte* packed, std::byte* target) {
-  if (delivery.converts()) {
-    convert_rows({packed, pitch, target, delivery.target_stride, rows,
-                  share.bytes / (dtype_bits(delivery.from) / 8)},
-                 delivery.from, delivery.to);
-    return;
-  }
-  for (std::uint64_t row = 0; row < rows; ++row) {
-    std::memcpy(target + row * delivery.target_stride, packed + row * pitch, share.bytes);
-  }
-}
-
-Hash128 hash_share(const Delivery& delivery, const Share& share, std::uint64_t rows,
-                   const std::byte* target) {
-  const std::uint64_t stride = rows == 1 ? share.target_bytes : delivery.target_stride;
-  return hash_rows(target, rows, share.target_bytes, stride, share.target_offset, stride);
-}
 
 void load_piece(LoadJob& job, const Piece& piece, std::span<std::byte> buffer,
                 std::span<std::byte> scratch, LoadSums& sums) {
@@ -58,13 +38,14 @@ void load_piece(LoadJob& job, const Piece& piece, std::span<std::byte> buffer,
   for (const Delivery& delivery : deliveries) {
     const auto share = share_of(piece, delivery);
     if (!share) continue;
-    std::byte* const target = job.address(delivery, share->slab_offset);
+    const HostRows placed{job.address(delivery, share->slab_offset), delivery.target_stride,
+                          piece.rows};
     if (&delivery != home) {
-      place(delivery, *share, piece.rows, piece.bytes, packed.data() + share->begin, target);
+      place_share(delivery, *share, packed.data() + share->begin, piece.bytes, placed);
     }
     if (delivery.hashed && !hashes_alike(block, delivery)) {
       const auto index = static_cast<std::size_t>(&delivery - job.work.reads.deliveries.data());
-      sums.served[index] += hash_share(delivery, *share, piece.rows, target);
+      sums.served[index] += hash_share(delivery, *share, placed);
     }
   }
 }

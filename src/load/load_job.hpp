@@ -32,6 +32,11 @@ struct LoadJob {
     return slab + slab_offset;
   }
   bool is_own(const Delivery& delivery) const noexcept { return delivery.owner == work.reads.self; }
+  // Goes to a rank whose memory cannot be written from here.
+  bool by_message(std::uint32_t rank) const noexcept {
+    return rank != work.reads.self &&
+           (work.peers == nullptr || work.peers->address(rank, 0) == nullptr);
+  }
   // Next chunk's number for the calling thread, in file order, or nothing at the phase's end.
   std::optional<std::size_t> next_chunk() noexcept {
     const std::size_t next = cursor.fetch_add(1, std::memory_order_relaxed);
@@ -67,6 +72,10 @@ struct LoadSums {
 // Executors: run the job and give back the sums.
 LoadSums load_on_host(LoadJob& job);
 LoadSums load_on_device(LoadJob& job);
+
+// The same for blocks of which others get something, where some of them are sent it.
+LoadSums share_on_host(LoadJob& job);
+LoadSums share_on_device(LoadJob& job);
 
 // Hashes whole tensors where they lie, over their row-major bytes.
 std::vector<Hash128> hash_host_tensors(const LoadWork& work,

@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "load/load_job.hpp"
 #include "load/run_threads.hpp"
+#include "plan/shared_reads.hpp"
 
 namespace preload {
 
@@ -91,6 +92,76 @@ void add_served(const LoadWork& work, const LoadSums& sums, LoadResult& result) 
   for (const auto& [to, hash] : given) result.given.push_back({to.first, to.second, hash});
 }
 
+using Executor = LoadSums (*)(LoadJob& job);
+
+#ifdef PRELOAD_HAVE_CUDA
+Executor load_into(HandleKind kind) {
+  return kind == HandleKind::kHost ? load_on_host : load_on_device;
+}
+Executor share_into(HandleKind kind) {
+  return kind == HandleKind::kHost ? share_on_host : share_on_device;
+}
+#else
+void require_host(HandleKind kind) {
+  if (kind == HandleKind::kHost) return;
+  throw Error(Errc::kDevice, "this build has no CUDA: it loads into host memory only");
+}
+Executor load_into(HandleKind kind) {
+  require_host(kind);
+  return load_on_host;
+}
+Executor share_into(HandleKind kind) {
+  require_host(kind);
+  return share_on_host;
+}
+#endif
+
+// Some of a rank's blocks from the files to their places.
+struct LoadPass {
+  LoadPass(const LoadWork& work, const LoadOptions& options, LoadProgress& progress,
+           const Cancel& cancel)
+      : settled(settle(options, work.memory.kind())),
+        start(Clock::now()),
+        job(work, settled, progress, cancel) {
+    job.tunings = tunings_of(job, options);
+  }
+
+  void run(Executor execute, const LoadOptions& options) {
+    const LoadSums sums = execute(job);
+    result.seconds = seconds_since(job.first_read);
+    result.setup_seconds = std::chrono::duration<double>(job.first_read - start).count();
+    result.sources = source_regions(job.work.reads, sums);
+    add_served(job.work, sums, result);
+    result.bytes_read = job.files.bytes_read();
+    result.method = job.files.main_method();
+    result.threads = job.chosen.tuning.threads;
+    if (job.chosen.tried && options.keep_tuning) {
+      remember_tuning(tuning_key(job), job.chosen.tuning);
+    }
+    job.files.check_unchanged();
+  }
+
+  const LoadOptions settled;
+  const Clock::time_point start;
+  LoadJob job;
+  LoadResult result;
+};
+
+// What both passes of a load came to.
+LoadResult joined(LoadResult first, const LoadResult& second) {
+  for (std::size_t t = 0; t < first.served.size(); ++t) first.served[t] += second.served[t];
+  first.sources.insert(first.sources.end(), second.sources.begin(), second.sources.end());
+  first.given.insert(first.given.end(), second.given.begin(), second.given.end());
+  if (second.bytes_read > first.bytes_read) {
+    first.method = second.method;
+    first.threads = second.threads;
+  }
+  first.bytes_read += second.bytes_read;
+  first.setup_seconds += second.setup_seconds;
+  first.seconds += second.seconds;
+  return first;
+}
+
 std::vector<Hash128> hash_tensors(const LoadWork& work, const std::vector<std::uint32_t>& tensors,
                                   const LoadOptions& options, const Cancel& cancel) {
   if (tensors.empty()) return {};
@@ -145,34 +216,26 @@ void LoadJob::run_phases(std::size_t chunks, const PhaseEnd& end_of,
 
 LoadResult load(const LoadWork& work, const LoadOptions& options, LoadProgress& progress,
                 const Cancel& cancel) {
-  const LoadOptions settled = settle(options, work.memory.kind());
-  const Clock::time_point start = Clock::now();
-  LoadJob job(work, settled, progress, cancel);
-  job.tunings = tunings_of(job, options);
   progress.bytes = 0;
   progress.total_bytes = work.reads.read_bytes;
-
-  LoadSums sums;
-  if (work.memory.kind() == HandleKind::kHost) {
-    sums = load_on_host(job);
-  } else {
-#ifdef PRELOAD_HAVE_CUDA
-    sums = load_on_device(job);
-#else
-    throw Error(Errc::kDevice, "this build has no CUDA: it loads into host memory only");
-#endif
+  if (work.messages == nullptr) {
+    LoadPass pass(work, options, progress, cancel);
+    pass.run(load_into(work.memory.kind()), options);
+    return std::move(pass.result);
   }
-  LoadResult result;
-  result.seconds = seconds_since(job.first_read);
-  result.setup_seconds = std::chrono::duration<double>(job.first_read - start).count();
-  result.sources = source_regions(work.reads, sums);
-  add_served(work, sums, result);
-  result.bytes_read = job.files.bytes_read();
-  result.method = job.files.main_method();
-  result.threads = job.chosen.tuning.threads;
-  if (job.chosen.tried && options.keep_tuning) remember_tuning(tuning_key(job), job.chosen.tuning);
-  job.files.check_unchanged();
-  return result;
+  // Blocks of which others get something go round by round, which takes the ranks in step; what a
+  // rank reads for itself does not wait for anybody.
+  const ReadParts parts = split_reads(work.reads);
+  LoadWork own{work.plan, work.program, work.checkpoint, parts.own, work.memory};
+  LoadPass first(own, options, progress, cancel);
+  first.run(load_into(work.memory.kind()), options);
+  LoadWork shared{work.plan,   work.program, work.checkpoint, parts.shared,
+                  work.memory, work.peers,   work.messages};
+  LoadOptions again = options;
+  again.before_reading = {};
+  LoadPass second(shared, again, progress, cancel);
+  second.run(share_into(work.memory.kind()), again);
+  return joined(std::move(first.result), second.result);
 }
 
 void finish_load(LoadResult& result, const LoadWork& work, const std::vector<GivenHash>& received,
@@ -198,7 +261,7 @@ void finish_load(LoadResult& result, const LoadWork& work, const std::vector<Giv
     if (served == found[i]) continue;
     throw Error(
         Errc::kDevice,
-        fmt::format("tensor {} did not arrive as other ranks of this node sent it (hash {} "
+        fmt::format("tensor {} did not arrive as other ranks sent it (hash {} "
                     "instead of {}): check the GPUs' links and memory for errors, or read "
                     "everything on every rank with --spread never",
                     work.program.tensors[tensors[i]].name, to_hex(found[i]), to_hex(served)));

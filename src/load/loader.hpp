@@ -11,6 +11,7 @@
 #include "base/cancel.hpp"
 #include "base/hash.hpp"
 #include "checkpoint/checkpoint.hpp"
+#include "comm/rank_exchange.hpp"
 #include "load/read_gate.hpp"
 #include "load/read_method.hpp"
 #include "load/read_tuning.hpp"
@@ -45,15 +46,23 @@ struct LoadProgress {
   ReadWatch reads;
 };
 
-// The slabs of the node's other ranks, as far as they are mapped here to be written to.
+// The slabs of other ranks, as far as they are mapped here to be written to.
 class PeerSlabs {
  public:
   virtual ~PeerSlabs() = default;
+  // Null where they are not mapped.
   virtual std::byte* address(std::uint32_t rank, std::uint32_t slab) const noexcept = 0;
 };
 
+// How a rank that cannot write all others' memory hands on what it reads, and is handed it.
+struct LoadMessages {
+  RankExchange& exchange;
+  std::vector<ReadPlan> incoming;  // of those that send it something: see plan_incoming
+  std::uint64_t round_bytes = 0;   // see rounds.hpp; the same on every rank
+};
+
 // What one rank loads: its reads, and its memory, fresh from allocate_slabs. `peers` is needed
-// where the reads hand something on.
+// where the reads hand something on, `messages` where not all of that can be written.
 struct LoadWork {
   const LoadPlan& plan;
   const CopyProgram& program;
@@ -61,6 +70,7 @@ struct LoadWork {
   const ReadPlan& reads;
   SlabMemory& memory;
   const PeerSlabs* peers = nullptr;
+  const LoadMessages* messages = nullptr;
 
   std::byte* address(std::uint32_t tensor) const noexcept {
     const Placement& place = plan.slabs.placements[tensor];
@@ -70,7 +80,7 @@ struct LoadWork {
 
 // A part of the hash of one tensor of another rank, by what was handed to it.
 struct GivenHash {
-  std::uint32_t owner = 0;  // rank, by its number on the node
+  std::uint32_t owner = 0;  // rank, by its number in the spread group
   std::uint32_t tensor = 0;
   Hash128 hash = {};
   friend bool operator==(const GivenHash&, const GivenHash&) = default;

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/fd.hpp"
@@ -17,77 +13,98 @@
 #include "base/log.hpp"
 #include "load/cache_dir.hpp"
 #include "load/hash_files.hpp"
+#include "load/receipt.hpp"
 
 namespace preload {
 
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
+constexpr const char* kFolder = "hashes";
 constexpr std::size_t kMaxEntryBytes = 256 * kMiB;
+constexpr CacheLimits kLimits{.entries = 256, .bytes = kGiB};
 
-// What makes a file the one that was read, sorted by name.
-Json receipts_of(const Checkpoint& checkpoint) {
-  Json receipts = Json::array();
-  for (const SourceFile& file : checkpoint.files) {
-    receipts.push_back({file.name, file.bytes, file.inode, file.mtime_ns, file.ctime_ns});
+// What makes files the ones that were read, by the file system's word.
+Json stat_key(const Receipt& receipt) {
+  Json files = Json::array();
+  for (const FileReceipt& file : receipt) {
+    files.push_back({file.name, file.bytes, file.inode, file.mtime_ns, file.ctime_ns});
   }
-  std::sort(receipts.begin(), receipts.end());
-  return receipts;
+  return files;
 }
 
-std::string entry_name(const Json& receipts) { return sha256_hex(receipts.dump()) + ".json"; }
+// The same by the hub cache's word, wherever the cache lies; nothing when it does not keep them.
+std::optional<Json> blob_key(Receipt receipt, const Checkpoint& checkpoint) {
+  if (receipt.empty() || std::ranges::any_of(receipt, &std::string::empty, &FileReceipt::blob)) {
+    return std::nullopt;
+  }
+  add_samples(receipt, checkpoint);
+  Json files = Json::array();
+  for (const FileReceipt& file : receipt) {
+    files.push_back({file.name, file.bytes, file.blob, file.sample});
+  }
+  return files;
+}
 
-// The hashes by tensor name of an entry that fits these receipts; an empty object otherwise.
-Json read_entry(int store, const Json& receipts) {
-  const auto text = read_file_at(store, entry_name(receipts), kMaxEntryBytes);
+std::string entry_name(const Json& key) { return sha256_hex(key.dump()) + ".json"; }
+
+// The hashes by tensor name of an entry that fits the key; an empty object otherwise.
+Json read_entry(int store, const Json& key) {
+  const auto text = read_file_at(store, entry_name(key), kMaxEntryBytes);
   if (!text) return Json::object();
   const Json entry = Json::parse(*text, nullptr, false);
   if (!entry.is_object() || entry.value("version", 0) != kVersion ||
-      entry.value("files", Json()) != receipts || !entry.contains("hashes") ||
+      entry.value("files", Json()) != key || !entry.contains("hashes") ||
       !entry.at("hashes").is_object()) {
     return Json::object();
   }
   return entry.at("hashes");
 }
 
-std::int64_t nanoseconds(const timespec& time) {
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
-// Whether the receipts prove anything: the files are still those that were read, and none is so
-// young that a later write could have left its time stamps as they are.
-bool receipts_hold(const Checkpoint& checkpoint) {
-  constexpr std::int64_t kFineNs = 100'000'000;      // above any kernel's clock tick
-  constexpr std::int64_t kCoarseNs = 2'000'000'000;  // file systems that keep whole seconds
-  timespec clock{};
-  ::clock_gettime(CLOCK_REALTIME, &clock);
-  const std::int64_t now = nanoseconds(clock);
-  return std::all_of(checkpoint.files.begin(), checkpoint.files.end(), [&](const SourceFile& f) {
-    struct stat status {};
-    if (::stat((checkpoint.directory + "/" + f.name).c_str(), &status) != 0) return false;
-    const std::int64_t age = now - std::max(f.mtime_ns, f.ctime_ns);
-    const std::int64_t settled = f.ctime_ns % 1'000'000'000 == 0 ? kCoarseNs : kFineNs;
-    return static_cast<std::uint64_t>(status.st_size) == f.bytes && status.st_ino == f.inode &&
-           nanoseconds(status.st_mtim) == f.mtime_ns && nanoseconds(status.st_ctim) == f.ctime_ns &&
-           age > settled;
-  });
-}
-
-}  // namespace
-
-std::optional<std::vector<SourceHash>> recall_hashes(const Checkpoint& checkpoint) try {
-  const Fd store = open_cache_dir("hashes", false);
-  if (!store) return std::nullopt;
-  const Json hashes = read_entry(store.get(), receipts_of(checkpoint));
+std::vector<SourceHash> recall_under(int store, const Json& key, const Checkpoint& checkpoint) {
+  const Json hashes = read_entry(store, key);
   std::vector<SourceHash> known;
+  if (hashes.empty()) return known;
   for (std::uint32_t i = 0; i < checkpoint.tensors.size(); ++i) {
     const auto entry = hashes.find(checkpoint.tensors[i].name);
     if (entry == hashes.end() || !entry->is_string()) continue;
     if (const auto hash = hash_from_hex(entry->get_ref<const std::string&>())) {
       known.push_back({i, *hash});
+    }
+  }
+  if (!known.empty()) mark_used(store, entry_name(key));
+  return known;
+}
+
+void remember_under(int store, const Json& key, const Checkpoint& checkpoint,
+                    const std::vector<SourceHash>& hashes) {
+  // Another layout may have consumed other tensors of the same files.
+  Json known = read_entry(store, key);
+  bool changed = false;
+  for (const SourceHash& hash : hashes) {
+    Json& entry = known[checkpoint.tensors.at(hash.source).name];
+    const std::string hex = to_hex(hash.hash);
+    changed = changed || entry != hex;
+    entry = hex;
+  }
+  if (!changed) return;
+  const Json entry{{"version", kVersion}, {"files", key}, {"hashes", std::move(known)}};
+  write_file_at(store, entry_name(key), entry.dump());
+  prune_cache(store, kLimits);
+}
+
+}  // namespace
+
+std::optional<std::vector<SourceHash>> recall_hashes(const Checkpoint& checkpoint) try {
+  const Fd store = open_cache_dir(kFolder, false);
+  if (!store) return std::nullopt;
+  const Receipt receipt = take_receipt(checkpoint);
+  std::vector<SourceHash> known = recall_under(store.get(), stat_key(receipt), checkpoint);
+  if (known.empty()) {
+    if (const auto key = blob_key(receipt, checkpoint)) {
+      known = recall_under(store.get(), *key, checkpoint);
     }
   }
   if (known.empty()) return std::nullopt;
@@ -98,23 +115,14 @@ std::optional<std::vector<SourceHash>> recall_hashes(const Checkpoint& checkpoin
 }
 
 void remember_hashes(const Checkpoint& checkpoint, const std::vector<SourceHash>& hashes) try {
-  if (hashes.empty() || !receipts_hold(checkpoint)) return;
-  const Fd store = open_cache_dir("hashes", true);
+  const Receipt receipt = take_receipt(checkpoint);
+  if (hashes.empty() || !std::ranges::all_of(receipt, &FileReceipt::settled)) return;
+  const Fd store = open_cache_dir(kFolder, true);
   if (!store) return;
-  const Json receipts = receipts_of(checkpoint);
-  // Another layout may have consumed other tensors of the same files.
-  Json known = read_entry(store.get(), receipts);
-  const std::size_t before = known.size();
-  bool changed = false;
-  for (const SourceHash& hash : hashes) {
-    Json& entry = known[checkpoint.tensors.at(hash.source).name];
-    const std::string hex = to_hex(hash.hash);
-    changed = changed || entry != hex;
-    entry = hex;
+  remember_under(store.get(), stat_key(receipt), checkpoint, hashes);
+  if (const auto key = blob_key(receipt, checkpoint)) {
+    remember_under(store.get(), *key, checkpoint, hashes);
   }
-  if (!changed && known.size() == before) return;
-  const Json entry{{"version", kVersion}, {"files", receipts}, {"hashes", std::move(known)}};
-  write_file_at(store.get(), entry_name(receipts), entry.dump());
 } catch (const std::exception& error) {
   log::debug(fmt::format("receipt store not written: {}", error.what()));
 }

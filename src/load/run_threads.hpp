@@ -5,14 +5,16 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace preload {
 
-// Runs body(index, stop) on `count` threads and joins them all. The first exception wins: it sets
-// `stop`, which the bodies watch, and is thrown here once every thread has ended.
-template <class Body>
-void run_threads(int count, Body body) {
+// Runs body(index, stop) on `count` threads and `meanwhile(stop)` on this one, and joins them all.
+// The first exception wins: it sets `stop`, which the bodies watch, and is thrown here once every
+// thread has ended.
+template <class Body, class Meanwhile>
+void run_threads(int count, Body body, Meanwhile meanwhile) {
   std::atomic<bool> stop{false};
   std::mutex mutex;
   std::exception_ptr first;
@@ -34,11 +36,17 @@ void run_threads(int count, Body body) {
           }
         });
       }
-    } catch (...) {  // no more threads to be had
+      meanwhile(stop);
+    } catch (...) {  // no more threads to be had, or from `meanwhile`
       record();
     }
   }
   if (first) std::rethrow_exception(first);
+}
+
+template <class Body>
+void run_threads(int count, Body body) {
+  run_threads(count, std::move(body), [](const std::atomic<bool>&) {});
 }
 
 // CPUs that this process may run on.

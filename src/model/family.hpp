@@ -5,8 +5,10 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <variant>
 
 #include "model/copy_program.hpp"
+#include "plan/shards.hpp"
 
 namespace preload {
 
@@ -36,8 +38,9 @@ enum class Split : std::uint8_t {
 // Where in the model a rule's tensors lie, which decides the pipeline stage.
 enum class Scope : std::uint8_t { kFirstStage, kLayer, kLastStage };
 
-// The layers that have the tensor, where a model has two kinds.
-enum class Layers : std::uint8_t { kAll, kDense, kSparse };
+// The layers that have the tensor, where a model has two kinds: without experts and with, or the
+// first of a draft, which joins two inputs, and those behind it.
+enum class Layers : std::uint8_t { kAll, kDense, kSparse, kFirst, kLater };
 
 // Whether a config has the tensor; nullptr: always.
 using Presence = bool (*)(const ModelSpec&);
@@ -61,11 +64,21 @@ enum class Share : std::uint8_t {
   kSharedExpert,  // as kModel, but whole on every rank under sequence-parallel MoE
 };
 
+// How transformers' model holds what a rule takes, after from_pretrained.
+struct InTransformers {
+  // Of all parts, and all experts, in one tensor; empty: each stored tensor under its own name.
+  std::string_view name = {};
+  Presence presence = nullptr;  // instead of the rule's
+  TensorKind kind = TensorKind::kParam;
+};
+
 // One of the engine's tensors: its parts one after the other along the first axis that is not the
 // experts'; or another name of one.
 struct Rule {
   Scope scope = Scope::kLayer;
-  std::string_view target;  // the engine's name, as `stored` within the layer
+  // The engine's name, as `stored` within the layer. Empty: vLLM has no such tensor and takes
+  // nothing of what is stored; transformers does.
+  std::string_view target = {};
   std::span<const Part> parts = {};
   Presence presence = nullptr;
   // With tie_word_embeddings this is another name of that target of the first stage.
@@ -77,6 +90,10 @@ struct Rule {
   std::optional<DType> dtype = {};  // whatever --dtype says
   std::string_view alias_of = {};   // another name of that target of the same layer; no parts
   TensorKind kind = TensorKind::kParam;
+  // Left out where the checkpoint lacks it: of a draft the engine then takes the target's.
+  bool if_stored = false;
+  bool outside_block = false;  // see Draft::block
+  InTransformers transformers = {};
 };
 
 // What a family with experts adds.
@@ -86,6 +103,50 @@ struct Experts {
   // the engine is told of none.
   std::string_view groups = {};
   bool even = false;  // the engine's loader wants the same number of experts on every rank
+};
+
+// How a draft's checkpoint calls what its rules call something beginning with `name`. '#' is the
+// number of its first layer.
+struct StoredName {
+  std::string_view name;
+  std::string_view stored;
+};
+
+// What a family of draft models adds.
+struct Draft {
+  // Its layers, by their numbers in the engine; nullptr: this is no draft.
+  Interval (*layers)(const ModelSpec&) = nullptr;
+  std::span<const StoredName> names = {};  // the first that is stored counts
+  bool joins = false;                      // its layers are kFirst and kLater
+  bool in_target = false;       // it lies in its target's checkpoint, whose other tensors it lacks
+  std::string_view block = {};  // before the engine's names of a layer, as "mtp_block."
+};
+
+// What stands in a tensor's name for "model." and "lm_head.", with which rules are written.
+struct NamePrefixes {
+  std::string_view model = "model.";
+  std::string_view head = "lm_head.";
+};
+
+// Other parts of a multimodal model: the prefix of their stored names, and transformers' for it.
+struct OtherPart {
+  std::string_view stored;
+  std::string_view transformers;
+};
+
+// What a multimodal model adds, whose language model the rules are of. Its other parts are served
+// whole, as they are stored.
+struct Multimodal {
+  std::span<const NamePrefixes> stored = {};  // as checkpoints have it, one of these; empty: none
+  NamePrefixes vllm = {};
+  NamePrefixes transformers = {};
+  std::span<const OtherPart> others = {};  // a longer prefix before a shorter one
+};
+
+// What a config that leaves the field out means, where it is not 0 or false.
+struct ConfigDefault {
+  std::string_view field;
+  std::variant<bool, std::int64_t> value;
 };
 
 struct Family {
@@ -100,6 +161,14 @@ struct Family {
   std::string_view attention = "self_attn.attn";
   // Config field of the number of layers behind the last that only a draft model uses.
   std::string_view draft_layers = {};
+  Draft draft = {};
+
+  bool is_draft() const noexcept { return draft.layers != nullptr; }
+  std::span<const ConfigDefault> defaults = {};
+  Multimodal multimodal = {};
+  // Tensors whose names contain this are float32 in a float16 model of transformers (its
+  // _keep_in_fp32_modules).
+  std::string_view float32_in_float16 = {};
 };
 
 // The family of an architecture; nullptr when there are no rules for it.

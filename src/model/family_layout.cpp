@@ -12,6 +12,22 @@
 #include "model/target_dtype.hpp"
 
 namespace preload {
+namespace {
+
+RuleStyle style_of(std::string_view layout) {
+  if (layout == "vllm") return RuleStyle::kEngine;
+  return layout == "transformers" ? RuleStyle::kTransformers : RuleStyle::kAsStored;
+}
+
+// The one type of the floats; nothing where each is as stored.
+std::optional<DType> layout_dtype(RuleStyle style, const Checkpoint& checkpoint,
+                                  const ModelSpec& spec, const std::optional<DType>& requested) {
+  if (style == RuleStyle::kEngine) return engine_dtype(checkpoint, spec, requested);
+  if (style == RuleStyle::kTransformers) return transformers_dtype(checkpoint, spec, requested);
+  return requested;
+}
+
+}  // namespace
 
 FamilyLayout::FamilyLayout(const Family& family, const Checkpoint& checkpoint,
                            const ModelSpec& spec, const LayoutRequest& request,
@@ -21,8 +37,9 @@ FamilyLayout::FamilyLayout(const Family& family, const Checkpoint& checkpoint,
       spec_(spec),
       request_(request),
       sizes_(sizes),
-      fused_(request.layout == "vllm"),
-      dtype_(fused_ ? engine_dtype(checkpoint, spec, request.dtype) : request.dtype),
+      numbers_(family.is_draft() ? family.draft.layers(spec) : Interval{0, spec.num_hidden_layers}),
+      style_(style_of(request.layout)),
+      dtype_(layout_dtype(style_, checkpoint, spec, request.dtype)),
       format_(std::move(format)) {
   Matcher(*this).run();
   // Layers whose tensors have the same types are alike in all that is reckoned.
@@ -135,14 +152,48 @@ bool FamilyLayout::has_last(const RankCoords& rank) const noexcept {
 }
 
 bool FamilyLayout::has_experts(std::int64_t layer) const {
-  return family_.experts.sparse != nullptr && family_.experts.sparse(spec_, layer);
+  return family_.experts.sparse != nullptr && family_.experts.sparse(spec_, numbers_.begin + layer);
 }
 
 Interval FamilyLayout::layers_of(const RankCoords& rank) const noexcept {
-  return stage_layers(spec_.num_hidden_layers, sizes_, rank.pp);
+  return stage_layers(numbers_.count, sizes_, rank.pp);
+}
+
+std::optional<DraftOwns> FamilyLayout::draft_owns() const {
+  if (!family_.is_draft()) return std::nullopt;
+  DraftOwns owns;
+  const auto look = [&](const Section& section) {
+    for (const LayoutRule& rule : section.rules) {
+      owns.embed_tokens = owns.embed_tokens || rule.target == "model.embed_tokens.weight";
+      owns.lm_head = owns.lm_head || rule.target == "lm_head.weight" ||
+                     rule.target == "shared_head.head.weight";
+    }
+  };
+  look(first_section_);
+  std::ranges::for_each(layer_sections_, look);
+  look(last_section_);
+  return owns;
+}
+
+std::size_t FamilyLayout::kind_of(std::int64_t layer) const {
+  return (family_.draft.joins ? layer > 0 : has_experts(layer)) ? 1 : 0;
+}
+
+std::string FamilyLayout::layer_name(std::int64_t layer) const {
+  return fmt::format("{}{}.", with_prefixes(family_.layer_prefix, stored_names_),
+                     numbers_.begin + layer);
+}
+
+std::string FamilyLayout::target_layer_name(std::int64_t layer) const {
+  return fmt::format(
+      "{}{}.", with_prefixes(family_.layer_prefix, target_prefixes(family_, style_, stored_names_)),
+      numbers_.begin + layer);
 }
 
 RankShare FamilyLayout::rank_share(const RankCoords& rank) const {
+  if (style_ == RuleStyle::kTransformers) {  // every replica is whole
+    return {{1, 0}, expert_share(family_, spec_, request_, ParallelSizes{}, RankCoords{})};
+  }
   return {{sizes_.tp, rank.tp}, expert_share(family_, spec_, request_, sizes_, rank)};
 }
 
@@ -152,9 +203,9 @@ std::size_t FamilyLayout::sources_of(const LayoutPart& part) const noexcept {
 
 DType FamilyLayout::target_dtype(const LayoutRule& rule, DType stored) const noexcept {
   if (rule.dtype) return *rule.dtype;
-  if (rule.content == Content::kScale) return fused_ ? DType::kF32 : stored;
   if (rule.content == Content::kQuantised) return stored;
-  return fused_ ? *dtype_ : stored_or_cast(stored, dtype_);
+  if (rule.content == Content::kScale) return style_ == RuleStyle::kEngine ? DType::kF32 : stored;
+  return stored_or_cast(stored, dtype_);
 }
 
 DType FamilyLayout::stored_dtype(std::size_t source) const noexcept {

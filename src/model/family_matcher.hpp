@@ -20,7 +20,9 @@ class FamilyLayout::Matcher {
  private:
   void check_numbers();
   void check_parallelism();
+  void choose_names();
   void select_rules();
+  void adapt_to_transformers(std::vector<LayoutRule>& rules) const;
   void count_sources(Section& section);
   void check_extents(const std::vector<LayoutRule>& rules);
   const Section& layer_section(std::size_t layer, const std::string& prefix);
@@ -29,15 +31,22 @@ class FamilyLayout::Matcher {
   void check_tensor(const SourceTensor& tensor, const LayoutRule& rule, const LayoutPart& part);
   void leave_tied_alone();
   void leave_draft_layers_alone();
+  void leave_target_alone();
+  // The stored tensor of what the rules call `name`, and what it would be called.
+  std::optional<std::uint32_t> find(const std::string& name) const;
+  std::string stored_name(const std::string& name, const StoredName& names) const;
+  void drop_what_is_not_stored(std::vector<LayoutRule>& rules, const std::string& prefix) const;
+  void leave_unused_alone();
+  void serve_others();
   void sort_out();
   void explain_missing();
   void throw_if_any() const;
 
   FamilyLayout& layout_;
   TensorNames names_;
-  std::array<std::vector<LayoutRule>, 2> layer_rules_;  // without experts, with
-  // By whether a layer has experts and which of its rules' weights are quantised.
-  std::map<std::pair<bool, std::vector<bool>>, const Section*> known_;
+  std::array<std::vector<LayoutRule>, 2> layer_rules_;  // by kind_of
+  // By a layer's kind and which of its rules' weights are quantised.
+  std::map<std::pair<std::size_t, std::vector<bool>>, const Section*> known_;
   std::vector<bool> consumed_;
   std::vector<std::string> reasons_;
   std::vector<std::string> problems_;  // one line each

@@ -37,15 +37,16 @@ class FamilyLayout::Builder {
 
   CopyProgram run() && {
     const Interval layers = layout_.layers_of(rank_);
-    program_.layout = layout_.fused_ ? "vllm" : "hf";
+    program_.role = layout_.family_.is_draft() ? Role::kDraft : Role::kTarget;
+    program_.layout = layout_.request_.layout;
     program_.left_alone = layout_.left_alone_;
-    program_.attributes_json = attributes_json(layout_.spec_, layout_.dtype_, layers);
+    program_.attributes_json = attributes_json(
+        layout_.spec_, layout_.dtype_, {layout_.numbers_.begin + layers.begin, layers.count},
+        program_, layout_.others_, layout_.draft_owns());
     add_instance(layout_.first_,
                  [&](const LayoutRule& rule) { return layout_.has_first(rank_, rule); });
     for (std::int64_t layer = layers.begin; layer < layers.begin + layers.count; ++layer) {
-      prefix_ = layout_.family_.layer_prefix;
-      append_number(prefix_, layer);
-      prefix_.push_back('.');
+      prefix_ = layout_.target_layer_name(layer);
       add_instance(layout_.layers_[static_cast<std::size_t>(layer)],
                    [](const LayoutRule&) { return true; });
     }
@@ -83,9 +84,17 @@ class FamilyLayout::Builder {
       }
     } else {
       const bool all = rule.share == Share::kExperts;
-      add_tensor(rule, prefix_ + rule.target, sources,
+      add_tensor(rule, target_name(rule, *sources), sources,
                  all ? share_.experts.experts : LocalExperts{0, 1, 1});
     }
+  }
+
+  // A draft's checkpoint has names of its own.
+  std::string target_name(const LayoutRule& rule, std::uint32_t source) const {
+    if (rule.as_stored && layout_.family_.is_draft()) {
+      return layout_.checkpoint_.tensors[source].name;
+    }
+    return prefix_ + rule.target;
   }
 
   std::string expert_name(std::string_view pattern, std::int64_t expert) const {
@@ -123,6 +132,12 @@ class FamilyLayout::Builder {
       rows += shards_.back().rows.extent;
     }
     const LayoutPart& front = rule.parts.front();
+    if (front.whole) {
+      tensor.shape = *front.whole;
+      tensor.strides = contiguous_strides(tensor.shape);
+      add_move(tensor, front, shards_.front(), *sources, experts, {0, 1, 1}, 0);
+      return;
+    }
     const std::int64_t columns = shards_.front().columns.extent;
     const bool turned = rule.as_stored && front.transposed;
     const Strides target = strides_of(rows, columns, turned);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/copy_program.hpp"
+#include "model/draft.hpp"
 #include "model/model_spec.hpp"
 #include "plan/topology.hpp"
 
@@ -16,13 +17,19 @@ enum class ExpertPlacement : std::uint8_t { kLinear, kRoundRobin };
 
 // What the user asks the weights to look like. The same on every rank.
 struct LayoutRequest {
-  std::string layout = "vllm";      // "vllm" or "hf"
+  std::string layout = "vllm";      // "vllm", "hf" or "transformers"
   std::optional<DType> dtype;       // --dtype; unset is auto
   std::vector<std::string> ignore;  // checkpoint tensors to leave alone (names or globs)
   ExpertPlacement placement = ExpertPlacement::kLinear;
   std::string all2all_backend = "allgather_reducescatter";  // of expert parallelism
+  std::optional<DraftRequest> draft;  // set: not the model itself, but a draft for it
   friend bool operator==(const LayoutRequest&, const LayoutRequest&) = default;
 };
+
+// The spec of the model that the request asks for; of a draft with vLLM's name for its
+// architecture, or that of the checkpoint where it has none.
+ModelSpec layout_spec(const Checkpoint& checkpoint, const LayoutRequest& request,
+                      const std::string& hf_overrides);
 
 // The copy program of one rank. Pure: the same inputs give the same program on every machine.
 // Throws Error(kModel) listing every tensor that no rule consumes, every needed one that is absent
@@ -30,6 +37,9 @@ struct LayoutRequest {
 CopyProgram make_program(const Checkpoint& checkpoint, const ModelSpec& spec,
                          const LayoutRequest& request, const ParallelSizes& sizes,
                          const RankCoords& rank);
+
+// Throws Error(kUsage) with the remedy when the layout has no shards of that kind.
+void check_layout_sizes(const LayoutRequest& request, const ParallelSizes& sizes);
 
 // Architectures with sharding rules, sorted: what a refusal lists.
 std::vector<std::string> known_architectures();

@@ -26,10 +26,11 @@ struct ModelSpec {
   bool attention_bias = false;
   bool qkv_bias = false;  // defaults to attention_bias
   bool mlp_bias = false;
-  std::optional<DType> dtype;     // torch_dtype or dtype
-  std::string quantization;       // quantization_config.quant_method, empty when none
-  std::string quantization_json;  // quantization_config itself
-  ConfigFields config;            // all of it, for what only some families have
+  std::optional<DType> dtype;          // torch_dtype or dtype
+  std::int64_t target_vocab_size = 0;  // of a draft's target
+  std::string quantization;            // quantization_config.quant_method, empty when none
+  std::string quantization_json;       // quantization_config itself
+  ConfigFields config;                 // all of it, for what only some families have
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 

@@ -64,13 +64,16 @@ KeyFields key_fields(const ModelSpec& spec, const LayoutRequest& request,
   fields["layout"] = fmt::format("{}/{}", program.layout, program.layout_version);
   fields["role"] = role_name(program.role);
   fields["quantization"] = spec.quantization.empty() ? "none" : spec.quantization;
+  // Which layers it skips, the size of its blocks: all that config.json says of it counts.
+  const std::string& quantization = spec.quantization_json;
+  fields["quantization_config"] = quantization.empty() ? "none" : sha256_hex(quantization);
   fields["tp_size"] = fmt::format("{}", sizes.tp);
   fields["tp_rank"] = fmt::format("{}", rank.tp);
   if (request.dtype) {
     fields["dtype"] = dtype_name(*request.dtype);
   } else {
     // What auto came to: the one type of a fused layout, or the types as stored.
-    const bool uniform = program.layout == "vllm" && !program.tensors.empty();
+    const bool uniform = program.layout != "hf" && !program.tensors.empty();
     fields["dtype"] = uniform ? dtype_name(program.tensors.front().dtype) : "stored";
   }
   if (sizes.pp > 1) {

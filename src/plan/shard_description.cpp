@@ -40,6 +40,22 @@ std::optional<DType> dtype_from_json(const json& value) {
   return dtype;
 }
 
+json draft_json(const std::optional<DraftRequest>& draft) {
+  if (!draft) return nullptr;
+  return {{"method", draft_method_name(draft->method)},
+          {"target_vocab_size", draft->target_vocab_size}};
+}
+
+std::optional<DraftRequest> draft_from_json(const json& value) {
+  if (value.is_null()) return std::nullopt;
+  const auto name = value.at("method").get<std::string>();
+  const std::optional<DraftMethod> method = draft_method_from_name(name);
+  if (!method) {
+    throw Error(Errc::kProtocol, fmt::format("shard description: unknown draft '{}'", name));
+  }
+  return DraftRequest{*method, value.at("target_vocab_size").get<std::int64_t>()};
+}
+
 }  // namespace
 
 std::string to_json(const ShardDescription& shard) {
@@ -54,6 +70,7 @@ std::string to_json(const ShardDescription& shard) {
       {"expert_placement", placement_name(shard.request.placement)},
       {"all2all_backend", shard.request.all2all_backend},
       {"role", role_name(shard.role)},
+      {"draft", draft_json(shard.request.draft)},
       {"dp_size", shard.sizes.dp},
       {"pp_size", shard.sizes.pp},
       {"tp_size", shard.sizes.tp},
@@ -84,6 +101,7 @@ ShardDescription shard_from_json(std::string_view text) {
     object.at("layout_version").get_to(shard.layout_version);
     shard.request.dtype = dtype_from_json(object.at("dtype"));
     object.at("ignore").get_to(shard.request.ignore);
+    shard.request.draft = draft_from_json(object.at("draft"));
     shard.request.placement = placement_from_name(object.at("expert_placement").get<std::string>());
     object.at("all2all_backend").get_to(shard.request.all2all_backend);
     shard.role = role_from_name(object.at("role").get<std::string>());

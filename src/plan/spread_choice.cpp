@@ -19,11 +19,11 @@ constexpr std::uint64_t kLeastSpreadBytes = 256 * kKiB;
 // Spreading makes ranks wait for each other: a gain within the estimate's error is none.
 constexpr double kWorthwhile = 0.95;
 
+}  // namespace
+
 std::vector<RankReads> reads_of(std::span<const ReadPlan> plans) {
   return {plans.begin(), plans.end()};
 }
-
-}  // namespace
 
 std::string_view spread_name(Spread spread) noexcept {
   return std::ranges::find(kNames, spread, &std::pair<Spread, std::string_view>::first)->second;

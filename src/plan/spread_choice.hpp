@@ -25,6 +25,9 @@ struct LinkRates {
 // What to reckon with when nothing was measured: files that lie in the page cache, or do not.
 LinkRates usual_rates(bool device, bool hot) noexcept;
 
+// The byte counts of plans alone.
+std::vector<RankReads> reads_of(std::span<const ReadPlan> plans);
+
 // How long a node's reads take at these rates, the slowest part counted: its files, a rank's link,
 // a rank's copies to others.
 double estimate_seconds(std::span<const RankReads> node, const LinkRates& rates) noexcept;

@@ -19,15 +19,16 @@ struct HostNeed {
   std::uint64_t seen_from = 0;  // tells containers apart, which may call different cgroups the same
   std::uint64_t needed_bytes = 0;
   std::uint64_t available_bytes = 0;
+  int allocations = 1;  // in which it takes them: a single one is checked when it is made
 };
 
 // Why ranks that draw on the same memory cannot have it together; nothing where they can.
 std::optional<std::string> host_shortage(const std::vector<HostNeed>& ranks);
 
-// Collective. Each rank alone is checked when its memory is allocated; but its pages come with the
-// first write, and until then all ranks of a node see the same memory as free. Throws
-// Error(kMemory) on every rank; the job channel, which is up, makes them one.
+// Collective. Each allocation alone is checked when it is made; but its pages come with the first
+// write, and until then all ranks of a node, and all roles of a rank, see the same memory as free.
+// Throws Error(kMemory) on every rank; the job channel, which is up, makes them one.
 void require_host_memory(Group& group, const Launch& launch, std::uint64_t needed_bytes,
-                         const Cancel& cancel);
+                         int allocations, const Cancel& cancel);
 
 }  // namespace preload::run

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,8 @@ Launch check_launch(std::unique_ptr<Group>& group, const cli::ServeOptions& opti
 
   Launch launch;
   launch.place = places[self];
+  launch.places = places;
+  std::ranges::sort(launch.places, {}, &RankPlace::global);
   const auto refused = attempt([&] {
     const cli::ModelOptions& model = options.model;
     launch.sizes = cli::job_sizes(model, group->size());

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/cancel.hpp"
 #include "cli/serve_options.hpp"
@@ -18,6 +19,7 @@ namespace preload::run {
 struct Launch {
   std::string job;
   RankPlace place;
+  std::vector<RankPlace> places;  // of all ranks, by global rank
   ParallelSizes sizes;
   RankCoords coords;
   bool cuda = false;

@@ -17,7 +17,7 @@ void RankControl::end(ServeEnd end) {
   hard_end_ = std::make_unique<Watchdog>(
       grace_, hard_status,
       fmt::format("did not end within {} s after: {}", grace_.count(), end.text));
-  if (server_ != nullptr) server_->end(end);
+  for (Server* server : servers_) server->end(end);
   cancel_.request({end.status, end.text});
 }
 
@@ -36,9 +36,14 @@ std::optional<JobFailure> RankControl::failure() const {
 
 void RankControl::ready() {
   const std::lock_guard lock(mutex_);
-  if (server_ == nullptr || decided_) return;
-  server_->admit();
+  if (servers_.empty() || decided_) return;
+  for (Server* server : servers_) server->admit();
   on_ready_();
+}
+
+void RankControl::forget(const Server& server) {
+  const std::lock_guard lock(mutex_);
+  std::erase(servers_, &server);
 }
 
 std::optional<ServeEnd> RankControl::decided() const {
@@ -46,17 +51,19 @@ std::optional<ServeEnd> RankControl::decided() const {
   return decided_;
 }
 
-RankControl::Serving::Serving(RankControl& control, Server& server, std::function<void()> on_ready)
+RankControl::Serving::Serving(RankControl& control, std::vector<Server*> servers,
+                              std::function<void()> on_ready)
     : control_(control) {
   const std::lock_guard lock(control_.mutex_);
-  control_.server_ = &server;
+  control_.servers_ = std::move(servers);
   control_.on_ready_ = std::move(on_ready);
-  if (control_.decided_) server.end(*control_.decided_);
+  if (!control_.decided_) return;
+  for (Server* server : control_.servers_) server->end(*control_.decided_);
 }
 
 RankControl::Serving::~Serving() {
   const std::lock_guard lock(control_.mutex_);
-  control_.server_ = nullptr;
+  control_.servers_.clear();
   control_.on_ready_ = nullptr;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "base/cancel.hpp"
 #include "comm/job_channel.hpp"
@@ -27,13 +28,15 @@ class RankControl {
   void fail(const JobFailure& failure);  // of another rank, as the channel tells it
   void ready();                          // every rank is bound
   const Cancel& cancel() const noexcept { return cancel_; }
+  void forget(const Server& server);  // it has ended by itself and is about to go
   std::optional<ServeEnd> decided() const;
   std::optional<JobFailure> failure() const;
 
-  // From here to its destruction ends go to `server`, and READY to `on_ready`. Both must not block.
+  // From here to its destruction ends go to every server, and READY to them and to `on_ready`. None
+  // of this may block.
   class Serving {
    public:
-    Serving(RankControl& control, Server& server, std::function<void()> on_ready);
+    Serving(RankControl& control, std::vector<Server*> servers, std::function<void()> on_ready);
     ~Serving();
     Serving(const Serving&) = delete;
     Serving& operator=(const Serving&) = delete;
@@ -48,7 +51,7 @@ class RankControl {
   mutable std::mutex mutex_;
   std::optional<ServeEnd> decided_;
   std::optional<JobFailure> failure_;
-  Server* server_ = nullptr;
+  std::vector<Server*> servers_;
   std::function<void()> on_ready_;
   std::unique_ptr<Watchdog> hard_end_;
 };

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <new>
 #include <thread>
@@ -10,12 +11,15 @@
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
+#include "cli/draft_options.hpp"
 #include "load/hash_files.hpp"
+#include "load/run_threads.hpp"
 #include "memory/device.hpp"
 #include "run/cpu_binding.hpp"
+#include "run/fill.hpp"
 #include "run/host_share.hpp"
-#include "run/node_memory.hpp"
 #include "run/residency_build.hpp"
+#include "run/shared_receipt.hpp"
 #include "run/source_audit.hpp"
 
 namespace preload::run {
@@ -49,7 +53,6 @@ RankJob::RankJob(const cli::ServeOptions& options, const Launcher& launcher, con
       group_(group),
       control_(control),
       supervision_(supervision),
-      endpoint_{launch.device.device, options.slot, Role::kTarget},
       start_(std::chrono::steady_clock::now()),
       kind_(handle_kind(options, launch)) {}
 
@@ -74,120 +77,173 @@ int RankJob::run() {
 
 ServeEnd RankJob::work() {
   take_place();
-  std::unique_ptr<SlabMemory> memory;
-  Residency residency = load_shard(memory);
-  residency.slabs = memory->export_handles();
-  let_go(*memory);
-  if (kind_ == HandleKind::kVmm || kind_ == HandleKind::kCudaIpc) {
-    for (const Device& device : visible_devices()) {
-      if (device.uuid != launch_.device.device) continue;
-      const std::uint64_t used = process_used_bytes(device).value_or(0);
-      residency.overhead_bytes = used > bytes_ ? used - bytes_ : 0;
-    }
+  plan();
+  allocate();
+  for (RoleDaemon& daemon : daemons_) load(daemon);
+  for (RoleDaemon& daemon : daemons_) {
+    if (daemon.is_here()) daemon.residency->slabs = daemon.memory->export_handles();
   }
-  if (kind_ != HandleKind::kCudaIpc) memory.reset();
+  let_go();
+  measure_overhead();
+  // What nobody of this rank serves has done its part.
+  daemons_.remove_if([](const RoleDaemon& daemon) { return !daemon.is_here(); });
+  if (kind_ != HandleKind::kCudaIpc) {
+    for (RoleDaemon& daemon : daemons_) daemon.memory.reset();
+  }
   control_.cancel().check();
-  return serve(std::move(residency), std::move(memory));
+  return serve();
 }
 
 void RankJob::take_place() {
   directory_.emplace(SocketDir::open(options_.socket_dir, true));
-  lock_ = take_lock(*directory_, endpoint_);
-  StateFile state;
-  state.job = launch_.job;
-  state.global_rank = launch_.coords.global;
-  state.local_size = launch_.place.local_size;
-  state.model = options_.model.model;
-  keeper_.emplace(*directory_, endpoint_, std::move(state), launch_.place.node, progress_,
-                  supervision_);
+  std::vector<StateKeeper::Kept> kept;
+  for (RankRole& role : rank_roles(options_, launch_)) {
+    RoleDaemon& daemon = daemons_.emplace_back(std::move(role));
+    if (!daemon.is_here()) continue;
+    daemon.lock = take_lock(*directory_, daemon.role.endpoint);
+    StateFile state;
+    state.job = launch_.job;
+    state.global_rank = launch_.coords.global;
+    state.local_size = daemon.role.local_daemons;
+    state.model = daemon.role.model.model;
+    kept.push_back({daemon.role.endpoint, std::move(state), &daemon.progress});
+  }
+  keeper_.emplace(*directory_, kept, launch_.place.node, supervision_);
 }
 
-Residency RankJob::load_shard(std::unique_ptr<SlabMemory>& memory) {
+void RankJob::plan() {
   const Cancel& cancel = control_.cancel();
-  RankPlan plan = plan_rank(group_, options_, launch_, cancel);
-  bytes_ = plan.load.slabs.total_bytes();
-  progress_.total_bytes = plan.reads.read_bytes;
+  if (launch_.coords.global == 0) {
+    if (const auto reason = cli::why_not_held(options_.model)) log::warn(*reason);
+  }
+  const RankPlan* target = nullptr;
+  for (auto daemon = daemons_.begin(); daemon != daemons_.end();) {
+    auto plan = plan_rank(group_, options_, launch_, daemon->role, target, cancel);
+    if (!plan) {
+      drop(*daemon);
+      daemon = daemons_.erase(daemon);
+      continue;
+    }
+    daemon->plan = std::move(*plan);
+    daemon->progress.total_bytes = daemon->plan.reads.read_bytes;
+    if (daemon->role.role == Role::kTarget) target = &daemon->plan;
+    ++daemon;
+  }
+  group_.barrier({"every rank's plan", cancel});
+}
 
+void RankJob::drop(RoleDaemon& daemon) {
+  if (daemon.is_here()) keeper_->stopped(daemon.role.endpoint);
+}
+
+void RankJob::allocate() {
   const CpuBinding binding(launch_.device.device);
   log::info(binding.account());
-  if (kind_ == HandleKind::kHost) require_host_memory(group_, launch_, bytes_, cancel);
-  memory = allocate_slabs(kind_, plan.load.slabs.slabs, launch_.device.ordinal);
-  const LoadResult result = fill(plan, *memory);
+  if (kind_ == HandleKind::kHost) {
+    const auto here = std::ranges::count_if(daemons_, &RoleDaemon::is_here);
+    require_host_memory(group_, launch_, bytes(), static_cast<int>(here), control_.cancel());
+  }
+  for (RoleDaemon& daemon : daemons_) {
+    daemon.memory = allocate_slabs(kind_, daemon.plan.load.slabs.slabs, launch_.device.ordinal);
+  }
+}
+
+void RankJob::load(RoleDaemon& daemon) {
+  const Cancel& cancel = control_.cancel();
+  RankPlan& plan = daemon.plan;
+  const CpuBinding binding(launch_.device.device);
+  const LoadResult result =
+      fill(group_, options_, launch_, plan, *daemon.memory, daemon.progress, cancel);
   const double rate = result.seconds > 0 ? static_cast<double>(result.bytes_read) /
                                                static_cast<double>(kGiB) / result.seconds
                                          : 0;
-  log::info(fmt::format("this rank read {} in {:.2f} s ({:.2f} GiB/s)",
-                        format_bytes(result.bytes_read), result.seconds, rate));
+  log::info(fmt::format("{}: this rank read {} in {:.2f} s ({:.2f} GiB/s)",
+                        role_name(daemon.role.role), format_bytes(result.bytes_read),
+                        result.seconds, rate));
 
-  const std::vector<SourceHash> sources =
-      audit_sources(group_, plan, result, options_.threads,
-                    {std::nullopt, reads_in_flight(), &progress_.reads}, cancel);
+  const std::vector<SourceHash> sources = audit_sources(
+      group_, plan, result, options_.threads,
+      {std::nullopt, reads_in_flight(options_, launch_), &daemon.progress.reads}, cancel);
   if (launch_.coords.global == 0) remember_hashes(plan.checkpoint, sources);
-  return build_residency(options_, launch_, plan, result, sources, endpoint_);
+  std::string receipt = share_receipt(group_, plan, cancel);
+  if (daemon.is_here()) {
+    daemon.residency =
+        build_residency(launch_, daemon.role, plan, result, sources, std::move(receipt));
+  }
 }
 
-ReadsInFlight RankJob::reads_in_flight() const {
-  return share_of_reads(options_.reads_in_flight, launch_.place.local_size);
-}
-
-// Reads this rank's part of what its node reads, and waits for what the others read for it.
-LoadResult RankJob::fill(RankPlan& plan, SlabMemory& memory) {
-  const Cancel& cancel = control_.cancel();
-  LoadOptions how;
-  how.ring_bytes = options_.ring_bytes;
-  how.threads = options_.threads;
-  how.method = options_.reader;
-  how.in_flight = reads_in_flight();
-  how.device = launch_.device.ordinal;
-  how.keep_tuning = launch_.place.local == 0;  // its node's others measure the same
-  if (!may_spread(options_, launch_)) {
-    const LoadWork work{plan.load, plan.program, plan.checkpoint, plan.reads, memory};
-    LoadResult result = load(work, how, progress_, cancel);
-    finish_load(result, work, {}, how, cancel);
-    return result;
-  }
-  const NodeMemory peers(group_, options_, launch_, memory, plan, cancel);
-  progress_.total_bytes = plan.reads.read_bytes;
-  how.before_reading = [&] {
-    group_.barrier({"every rank's memory to be ready", cancel, kSlowestRank});
-  };
-  const LoadWork work{plan.load, plan.program, plan.checkpoint, plan.reads, memory, &peers};
-  LoadResult result = load(work, how, progress_, cancel);
-  const int first = launch_.place.global - launch_.place.local;
-  std::vector<std::vector<GivenHash>> by_rank(static_cast<std::size_t>(group_.size()));
-  for (const GivenHash& given : result.given) {
-    by_rank.at(static_cast<std::size_t>(first) + given.owner).push_back(given);
-  }
-  std::vector<std::string> parts;
-  for (const auto& given : by_rank) parts.push_back(encode_given(given));
-  std::vector<GivenHash> received;
-  for (const std::string& part : group_.all_to_all(
-           parts, {"this node's other ranks to finish loading", cancel, kSlowestRank})) {
-    const std::vector<GivenHash> given = decode_given(part);
-    received.insert(received.end(), given.begin(), given.end());
-  }
-  finish_load(result, work, received, how, cancel);
-  return result;
+std::uint64_t RankJob::bytes() const noexcept {
+  std::uint64_t sum = 0;
+  for (const RoleDaemon& daemon : daemons_) sum += daemon.bytes();
+  return sum;
 }
 
 // What is exported lives on by itself, so that serving takes no MPI and no CUDA context.
-void RankJob::let_go(SlabMemory& memory) {
+void RankJob::let_go() {
   group_.finalize({"every rank to finish loading", control_.cancel(), kSlowestRank});
   if (kind_ == HandleKind::kCudaIpc) return;
-  memory.unmap();
+  for (RoleDaemon& daemon : daemons_) daemon.memory->unmap();
   if (launch_.cuda) give_up_context(launch_.device.ordinal);
 }
 
-ServeEnd RankJob::serve(Residency residency, std::unique_ptr<SlabMemory> memory) {
-  ServerOptions server_options;
-  server_options.allow_uids = options_.allow_uids;
-  Server server(*directory_, std::move(residency), server_options);
-  server.on_job_stop([this] { supervision_.request_stop(); });
-  server.on_released([&memory] { memory.reset(); });
-  const RankControl::Serving serving(control_, server,
-                                     [this] { keeper_->ready([this] { announce(); }); });
-  supervision_.bound();
-  return server.run();
+// Of the process, so it is the target's alone.
+void RankJob::measure_overhead() {
+  if (kind_ != HandleKind::kVmm && kind_ != HandleKind::kCudaIpc) return;
+  for (const Device& device : visible_devices()) {
+    if (device.uuid != launch_.device.device) continue;
+    const std::uint64_t used = process_used_bytes(device).value_or(0);
+    daemons_.front().residency->overhead_bytes = used > bytes() ? used - bytes() : 0;
+  }
+}
+
+// One server a role, each on a thread of its own: they share nothing but the process.
+ServeEnd RankJob::serve() {
+  std::vector<RoleDaemon*> daemons;
+  std::vector<Server*> servers;
+  for (RoleDaemon& daemon : daemons_) {
+    ServerOptions options;
+    options.allow_uids = options_.allow_uids;
+    daemon.server =
+        std::make_unique<Server>(*directory_, std::move(*daemon.residency), std::move(options));
+    daemon.server->on_job_stop([this] { supervision_.request_stop(); });
+    daemon.server->on_released([&daemon] { daemon.memory.reset(); });
+    daemons.push_back(&daemon);
+    servers.push_back(daemon.server.get());
+  }
+  roles_served_ = daemons.size();
+  std::vector<ServeEnd> ends(daemons.size());
+  {
+    const RankControl::Serving serving(control_, servers,
+                                       [this] { keeper_->ready([this] { announce(); }); });
+    supervision_.bound();
+    run_threads(static_cast<int>(daemons.size()), [&](int i, const std::atomic<bool>&) {
+      const auto role = static_cast<std::size_t>(i);
+      try {
+        ends[role] = serve(*daemons[role]);
+      } catch (const std::exception& error) {
+        control_.end({ServeEnd::Cause::kFailure, exit_status(Errc::kInternal), error.what()});
+        throw;
+      }
+    });
+  }
+  for (RoleDaemon* daemon : daemons) daemon->server.reset();
+  // What ends the rank ends every role; a request to stop ends one, and the last one's the rank.
+  for (const ServeEnd& end : ends) {
+    if (end.cause != ServeEnd::Cause::kStopRequested) return end;
+  }
+  return ends.front();
+}
+
+ServeEnd RankJob::serve(RoleDaemon& daemon) {
+  ServeEnd end = daemon.server->run();
+  if (end.cause != ServeEnd::Cause::kStopRequested || --roles_served_ == 0) return end;
+  // The other roles go on, and this one's place is free.
+  control_.forget(*daemon.server);
+  daemon.server.reset();
+  daemon.memory.reset();
+  keeper_->stopped(daemon.role.endpoint);
+  daemon.lock.reset();
+  return end;
 }
 
 void RankJob::announce() const {
@@ -198,7 +254,7 @@ void RankJob::announce() const {
              "preload: READY model={} job={} ranks={} dp={} pp={} tp={} memory={} "
              "rank_bytes={} seconds={:.2f} directory={}\n",
              options_.model.model, launch_.job, launch_.sizes.world(), launch_.sizes.dp,
-             launch_.sizes.pp, launch_.sizes.tp, handle_kind_name(kind_), bytes_, seconds,
+             launch_.sizes.pp, launch_.sizes.tp, handle_kind_name(kind_), bytes(), seconds,
              directory_->path());
 }
 

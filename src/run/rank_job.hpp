@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,15 +17,15 @@
 #include "run/launch.hpp"
 #include "run/rank_control.hpp"
 #include "run/rank_plan.hpp"
+#include "run/role_daemon.hpp"
 #include "run/state_keeper.hpp"
 #include "run/supervision.hpp"
-#include "serve/residency.hpp"
 
 namespace preload::run {
 
-// One rank's life under supervision: lock, plan, load, serve, and the way it ends. Whatever ends it
-// is told to the other ranks first, left as a tombstone for clients, and decided by whichever rank
-// failed first.
+// One rank's life under supervision: locks, plans, loads, serves every role that the job has, and
+// the way it ends. Whatever ends it, in whichever role, is told to the other ranks first, left as a
+// tombstone for clients, and decided by whichever rank failed first.
 class RankJob {
  public:
   RankJob(const cli::ServeOptions& options, const Launcher& launcher, const Launch& launch,
@@ -32,12 +34,16 @@ class RankJob {
 
  private:
   ServeEnd work();
-  void take_place();  // directory, lock, state file
-  Residency load_shard(std::unique_ptr<SlabMemory>& memory);
-  ReadsInFlight reads_in_flight() const;  // this rank's share of its node's
-  LoadResult fill(RankPlan& plan, SlabMemory& memory);
-  void let_go(SlabMemory& memory);  // of MPI, and of CUDA where handles live without it
-  ServeEnd serve(Residency residency, std::unique_ptr<SlabMemory> memory);
+  void take_place();  // directory, locks, state files
+  void plan();
+  void drop(RoleDaemon& daemon);  // a draft that cannot be held
+  void allocate();
+  void load(RoleDaemon& daemon);
+  void let_go();  // of MPI, and of CUDA where handles live without it
+  void measure_overhead();
+  ServeEnd serve();
+  ServeEnd serve(RoleDaemon& daemon);    // until its server ends
+  std::uint64_t bytes() const noexcept;  // of all roles
   void announce() const;
 
   int conclude(const ServeEnd& end);
@@ -51,13 +57,11 @@ class RankJob {
   Group& group_;
   RankControl& control_;
   Supervision& supervision_;
-  const Endpoint endpoint_;
   const std::chrono::steady_clock::time_point start_;
   HandleKind kind_;
-  std::uint64_t bytes_ = 0;
-  LoadProgress progress_;
   std::optional<SocketDir> directory_;
-  Fd lock_;
+  std::list<RoleDaemon> daemons_;
+  std::atomic<std::size_t> roles_served_ = 0;
   std::optional<StateKeeper> keeper_;
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/rank_plan.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -11,10 +10,10 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "base/fd.hpp"
 #include "base/log.hpp"
-#include "load/file_system.hpp"
+#include "cli/draft_options.hpp"
 #include "model/model_layout.hpp"
+#include "plan/shared_reads.hpp"
 #include "plan/spread_choice.hpp"
 
 namespace preload::run {
@@ -37,88 +36,146 @@ Checkpoint share_checkpoint(Group& group, const cli::ModelOptions& options, cons
   return group.rank() == 0 ? std::move(checkpoint) : decode_checkpoint(bytes);
 }
 
-bool is_hot(const Checkpoint& checkpoint) {
-  // A few files say it for all of them: they come and go together.
-  constexpr std::size_t kSampled = 4;
-  const std::size_t step = std::max<std::size_t>(1, checkpoint.files.size() / kSampled);
-  for (std::size_t i = 0; i < checkpoint.files.size(); i += step) {
-    const SourceFile& file = checkpoint.files[i];
-    const Fd fd =
-        open_fd(AT_FDCWD, checkpoint.directory + "/" + file.name, O_RDONLY, 0, Errc::kCheckpoint);
-    if (file_system_kind(fd.get()) == FileSystemKind::kMemory) continue;
-    if (!is_in_page_cache(fd.get(), file.bytes)) return false;
-  }
-  return true;
+// A rank that holds nothing of a role has its program without the tensors.
+CopyProgram program_of(const ModelLayout& layout, const std::optional<RankCoords>& coords) {
+  CopyProgram program = layout.program(coords.value_or(RankCoords{}));
+  if (!coords) program.tensors.clear();
+  return program;
 }
 
-// Every rank of a node must plan with the same facts: its first rank looks.
-bool is_hot_on_node(Group& group, const Checkpoint& checkpoint, const Launch& launch,
-                    const Cancel& cancel) {
-  const int leader = launch.place.global - launch.place.local;
-  std::string mine;
-  if (launch.place.local == 0) mine = is_hot(checkpoint) ? "hot" : "cold";
-  return group.all_gather(mine, {"every node to look at its page cache", cancel})
-             .at(static_cast<std::size_t>(leader)) == "hot";
-}
-
-void plan_reads(Group& group, const cli::ServeOptions& options, const Launch& launch,
-                const ModelLayout& layout, const Cancel& cancel, RankPlan& plan) {
-  const auto self = static_cast<std::uint32_t>(launch.place.local);
-  if (!may_spread(options, launch)) {
-    plan.reads = plan_own_reads(held_rows(plan.program, plan.load, self), self);
-    return;
-  }
-  const bool hot = is_hot_on_node(group, plan.checkpoint, launch, cancel);
+// What every member of a group holds.
+std::vector<std::vector<HeldRows>> members_of(const SpreadGroup& group, const Launch& launch,
+                                              Role role, const ModelLayout& layout,
+                                              const Cancel& cancel, RankPlan& plan) {
   std::vector<std::vector<HeldRows>> members;
-  const auto add = [&](const CopyProgram& program, const LoadPlan& load) {
-    plan.node_slabs.push_back(load.slabs.slabs);
-    members.push_back(held_rows(program, load, static_cast<std::uint32_t>(members.size())));
-  };
-  const int first = launch.place.global - launch.place.local;
-  for (int local = 0; local < launch.place.local_size; ++local) {
-    if (local == launch.place.local) {
+  plan.spread.slabs.clear();
+  for (int rank = group.first; rank < group.first + group.count; ++rank) {
+    const auto add = [&](const CopyProgram& program, const LoadPlan& load) {
+      const bool near = launch.places[static_cast<std::size_t>(rank)].node == launch.place.node;
+      plan.spread.slabs.push_back(near ? load.slabs.slabs : std::vector<SlabSpec>{});
+      members.push_back(held_rows(program, load, group.member(rank)));
+    };
+    if (rank == launch.place.global) {
       add(plan.program, plan.load);
     } else {
-      const CopyProgram program = layout.program(coords_of(first + local, launch.sizes));
+      const CopyProgram program = program_of(layout, coords_in_role(role, launch, rank));
       add(program, plan_load(program, plan.checkpoint));
     }
     cancel.check();
   }
-  plan.reads = std::move(
-      plan_node_reads(std::move(members), options.spread, usual_rates(launch.cuda, hot)).at(self));
+  return members;
+}
+
+// The reads of a wide group's nodes, each for itself; the slowest node counts.
+double seconds_apart(const SpreadGroup& group, const Launch& launch, Spread spread,
+                     const LinkRates& rates, const std::vector<std::vector<HeldRows>>& members) {
+  double slowest = 0;
+  for (int first = group.first; first < group.first + group.count;) {
+    const int count = launch.places[static_cast<std::size_t>(first)].local_size;
+    const auto begin = members.begin() + (first - group.first);
+    std::vector<std::vector<HeldRows>> node(begin, begin + count);
+    for (std::size_t i = 0; i < node.size(); ++i) {
+      for (HeldRows& held : node[i]) held.to.owner = static_cast<std::uint32_t>(i);
+    }
+    const std::vector<ReadPlan> plans = plan_node_reads(std::move(node), spread, rates);
+    slowest = std::max(slowest, estimate_seconds(reads_of(plans), rates));
+    first += count;
+  }
+  return slowest;
+}
+
+// The group's plans, when its nodes read for each other and that pays; none when not.
+std::vector<ReadPlan> plan_wide_reads(const SpreadGroup& wide, const Launch& launch, Spread spread,
+                                      const std::vector<SpreadFacts>& facts,
+                                      std::vector<std::vector<HeldRows>> members) {
+  // Starting NCCL between hosts, on top of what the bytes take.
+  constexpr double kStartSeconds = 3;
+  const double apart =
+      spread == Spread::kAlways
+          ? 0
+          : seconds_apart(wide, launch, spread, node_rates(launch, wide, facts), members);
+  std::vector<ReadPlan> plans = plan_spread_reads(std::move(members), least_spread_bytes(spread));
+  if (spread == Spread::kAlways) return plans;
+  const double together = estimate_seconds(reads_of(plans), wide_rates(launch, wide, facts));
+  return together + kStartSeconds < apart ? std::move(plans) : std::vector<ReadPlan>{};
+}
+
+void plan_reads(Group& group, const cli::ServeOptions& options, const Launch& launch, Role role,
+                const ModelLayout& layout, const Cancel& cancel, RankPlan& plan) {
+  if (!may_spread(options, launch)) {
+    plan.reads = plan_own_reads(held_rows(plan.program, plan.load, 0), 0);
+    return;
+  }
+  const std::vector<SpreadFacts> facts =
+      gather_spread_facts(group, options, launch, plan.checkpoint, cancel);
+  const SpreadGroup own = node_group(launch);
+  const SpreadGroup wide = wide_group(launch, options.spread, facts);
+  std::vector<ReadPlan> plans;
+  plan.spread.group = wide;
+  if (wide != own) {
+    plans = plan_wide_reads(wide, launch, options.spread, facts,
+                            members_of(wide, launch, role, layout, cancel, plan));
+  }
+  if (plans.empty()) {
+    plan.spread.group = own;
+    plans = plan_node_reads(members_of(own, launch, role, layout, cancel, plan), options.spread,
+                            node_rates(launch, own, facts));
+  }
+  const std::uint32_t self = plan.spread.group.member(launch.place.global);
+  for (const ReadPlan& each : plans) {
+    plan.spread.most_givers = std::max(plan.spread.most_givers, each.givers.size());
+  }
+  plan.spread.incoming = plan_incoming(plans, self);
+  plan.reads = std::move(plans.at(self));
+  plans.clear();
   malloc_trim(0);  // of what the other ranks' plans took
   if (plan.reads.sent_bytes + plan.reads.received_bytes == 0) return;
-  log::info(fmt::format("this rank reads {} for its node, hands {} on and is handed {}",
-                        format_bytes(plan.reads.read_bytes), format_bytes(plan.reads.sent_bytes),
-                        format_bytes(plan.reads.received_bytes)));
+  log::info(fmt::format(
+      "this rank reads {} for {}, hands {} on and is handed {}",
+      format_bytes(plan.reads.read_bytes),
+      plan.spread.group.nodes > 1 ? fmt::format("{} nodes", plan.spread.group.nodes) : "its node",
+      format_bytes(plan.reads.sent_bytes), format_bytes(plan.reads.received_bytes)));
 }
 
 }  // namespace
 
 bool may_spread(const cli::ServeOptions& options, const Launch& launch) {
-  const bool writable = !launch.cuda || options.export_kind == HandleKind::kVmm;
-  return launch.sizes.world() > 1 && options.spread != Spread::kNever && writable;
+  return launch.sizes.world() > 1 && options.spread != Spread::kNever;
 }
 
-RankPlan plan_rank(Group& group, const cli::ServeOptions& options, const Launch& launch,
-                   const Cancel& cancel) {
+std::optional<RankPlan> plan_rank(Group& group, const cli::ServeOptions& options,
+                                  const Launch& launch, const RankRole& role,
+                                  const RankPlan* target, const Cancel& cancel) {
   RankPlan plan;
-  plan.checkpoint = share_checkpoint(group, options.model, cancel);
-  plan.spec = parse_model_spec(plan.checkpoint.config_json, options.model.hf_overrides);
-  const auto layout = open_layout(plan.checkpoint, plan.spec, options.model.layout, launch.sizes);
+  plan.model = role.model;
+  const bool same_files = target != nullptr && role.model.model == target->model.model &&
+                          role.model.open.revision == target->model.open.revision;
+  plan.checkpoint = same_files ? target->checkpoint : share_checkpoint(group, role.model, cancel);
+  if (target != nullptr) {
+    follow_target(plan.model.layout, target->checkpoint, target->spec, target->model.layout);
+  }
+  plan.spec = layout_spec(plan.checkpoint, plan.model.layout, plan.model.hf_overrides);
+  if (target != nullptr) {
+    if (const auto reason = cli::why_not_held(plan.model, plan.spec)) {
+      if (group.rank() == 0) log::warn(*reason);
+      return std::nullopt;
+    }
+    check_draft(plan.model.layout.draft->method, plan.spec, target->spec, role.model.model);
+  }
+  const auto layout = open_layout(plan.checkpoint, plan.spec, plan.model.layout, role.sizes);
   const LayoutNotes notes = layout->notes();
   if (group.rank() == 0) {
     for (const std::string& warning : notes.warnings) log::warn(warning);
   }
   if (!notes.unservable.empty()) throw Error(Errc::kModel, notes.unservable);
-  plan.program = layout->program(launch.coords);
+  plan.program = program_of(*layout, role.coords);
   check_program(plan.program, plan.checkpoint);
   plan.load = plan_load(plan.program, plan.checkpoint);
-  log::info(fmt::format("{} tensors of {} files; this rank holds {} tensors in {}",
-                        plan.checkpoint.tensors.size(), plan.checkpoint.files.size(),
-                        plan.program.tensors.size(), format_bytes(plan.load.slabs.total_bytes())));
-  plan_reads(group, options, launch, *layout, cancel, plan);
-  group.barrier({"every rank's plan", cancel});
+  log::info(fmt::format("{}: {} tensors of {} files; this rank holds {} tensors in {}",
+                        role_name(role.role), plan.checkpoint.tensors.size(),
+                        plan.checkpoint.files.size(), plan.program.tensors.size(),
+                        format_bytes(plan.load.slabs.total_bytes())));
+  plan_reads(group, options, launch, role.role, *layout, cancel, plan);
   return plan;
 }
 

@@ -2,15 +2,13 @@
 #include "run/residency_build.hpp"
 
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "plan/shard_description.hpp"
 #include "wire/manifest.hpp"
 
 namespace preload::run {
 namespace {
-
-using Json = nlohmann::json;
 
 Fd sealed_memfd(const std::string& bytes) {
   Fd fd = make_memfd("preload-manifest", bytes.size());
@@ -47,53 +45,42 @@ std::vector<wire::ManifestTensor> manifest_tensors(const RankPlan& plan, const L
 
 }  // namespace
 
-std::string receipt_json(const Checkpoint& checkpoint) {
-  Json files = Json::array();
-  for (const SourceFile& file : checkpoint.files) {
-    files.push_back({{"name", file.name},
-                     {"bytes", file.bytes},
-                     {"inode", file.inode},
-                     {"mtime_ns", file.mtime_ns},
-                     {"ctime_ns", file.ctime_ns}});
-  }
-  return files.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-Residency build_residency(const cli::ServeOptions& options, const Launch& launch,
-                          const RankPlan& plan, const LoadResult& result,
-                          const std::vector<SourceHash>& sources, const Endpoint& endpoint) {
+Residency build_residency(const Launch& launch, const RankRole& role, const RankPlan& plan,
+                          const LoadResult& result, const std::vector<SourceHash>& sources,
+                          std::string receipt_json) {
   Residency residency;
-  residency.endpoint = endpoint;
+  residency.endpoint = role.endpoint;
   residency.job = launch.job;
-  residency.model = options.model.model;
-  residency.coords = launch.coords;
-  residency.local_size = launch.place.local_size;
+  residency.model = plan.model.model;
+  residency.coords = *role.coords;
+  residency.local_size = role.local_daemons;
   residency.checkpoint = checkpoint_id(plan.checkpoint, sources);
-  residency.fields = key_fields(plan.spec, options.model.layout, plan.program, launch.sizes,
-                                launch.coords, residency.checkpoint);
+  residency.fields = key_fields(plan.spec, plan.model.layout, plan.program, role.sizes,
+                                *role.coords, residency.checkpoint);
   residency.key = key_digest(residency.fields);
-  residency.receipt_json = receipt_json(plan.checkpoint);
+  residency.receipt_json = std::move(receipt_json);
   residency.tensor_count = plan.program.tensors.size();
 
   ShardDescription shard;
-  shard.model = options.model.model;
+  shard.model = plan.model.model;
   shard.directory = plan.checkpoint.directory;
-  shard.hf_overrides = options.model.hf_overrides;
-  shard.request = options.model.layout;
+  shard.hf_overrides = plan.model.hf_overrides;
+  shard.request = plan.model.layout;
   shard.layout_version = plan.program.layout_version;
-  shard.role = plan.program.role;
-  shard.sizes = launch.sizes;
-  shard.rank = launch.coords;
+  shard.role = role.role;
+  shard.sizes = role.sizes;
+  shard.rank = *role.coords;
   shard.job = launch.job;
   shard.key = residency.key;
   shard.fields = residency.fields;
   shard.checkpoint_id = residency.checkpoint;
   shard.attributes_json = plan.program.attributes_json;
+  residency.shard_json = to_json(shard);
 
   std::vector<wire::ManifestSlab> slabs;
   for (const SlabSpec& slab : plan.load.slabs.slabs) slabs.push_back({slab.bytes, slab.cls});
-  residency.manifest =
-      sealed_memfd(wire::encode_manifest(slabs, manifest_tensors(plan, result), to_json(shard)));
+  residency.manifest = sealed_memfd(
+      wire::encode_manifest(slabs, manifest_tensors(plan, result), residency.shard_json));
   return residency;
 }
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/serve_options.hpp"
 #include "load/loader.hpp"
 #include "plan/key.hpp"
 #include "run/launch.hpp"
@@ -13,13 +12,10 @@
 
 namespace preload::run {
 
-// What this rank will serve, but for the slabs' handles: key, manifest in a sealed memfd, texts.
-Residency build_residency(const cli::ServeOptions& options, const Launch& launch,
-                          const RankPlan& plan, const LoadResult& result,
-                          const std::vector<SourceHash>& sources, const Endpoint& endpoint);
-
-// [{"name", "bytes", "inode", "mtime_ns", "ctime_ns"}, …]: by what a client knows the files again
-// without reading them.
-std::string receipt_json(const Checkpoint& checkpoint);
+// What this rank will serve of a role, but for the slabs' handles: key, manifest in a sealed memfd,
+// texts. The rank holds some of it.
+Residency build_residency(const Launch& launch, const RankRole& role, const RankPlan& plan,
+                          const LoadResult& result, const std::vector<SourceHash>& sources,
+                          std::string receipt_json);
 
 }  // namespace preload::run

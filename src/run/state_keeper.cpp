@@ -18,19 +18,14 @@ constexpr auto kTurn = std::chrono::milliseconds(500);
 
 }  // namespace
 
-StateKeeper::StateKeeper(const SocketDir& directory, Endpoint endpoint, StateFile state, int node,
-                         LoadProgress& progress, Supervision& supervision,
-                         std::chrono::milliseconds stalled_after)
-    : directory_(directory),
-      endpoint_(std::move(endpoint)),
-      state_(std::move(state)),
-      node_(node),
-      progress_(progress),
-      supervision_(supervision),
-      stalls_(progress.reads, stalled_after),
-      line_(STDERR_FILENO) {
-  state_.state = "LOADING";
-  write_state(directory_, endpoint_, state_);
+StateKeeper::StateKeeper(const SocketDir& directory, const std::vector<Kept>& roles, int node,
+                         Supervision& supervision, std::chrono::milliseconds stalled_after)
+    : directory_(directory), node_(node), supervision_(supervision), line_(STDERR_FILENO) {
+  for (const Kept& kept : roles) {
+    Watched& role = roles_.emplace_back(kept, stalled_after);
+    role.kept.state.state = "LOADING";
+    write_state(directory_, role.kept.endpoint, role.kept.state);
+  }
   thread_ = std::thread([this] { run(); });
 }
 
@@ -46,14 +41,24 @@ void StateKeeper::stop_thread() {
 }
 
 // The daemon's work does not hang on this file: a full disk is worth a warning.
-void StateKeeper::write(const StateFile& state) noexcept {
+void StateKeeper::write(Watched& role) noexcept {
+  if (role.gone) return;
   try {
-    write_state(directory_, endpoint_, state);
+    write_state(directory_, role.kept.endpoint, role.kept.state);
   } catch (const std::exception& error) {
     if (!std::exchange(write_failed_, true)) {
-      log::warn(fmt::format("{}/{} is not written: {}", directory_.path(), endpoint_.state_name(),
-                            error.what()));
+      log::warn(fmt::format("{}/{} is not written: {}", directory_.path(),
+                            role.kept.endpoint.state_name(), error.what()));
     }
+  }
+}
+
+void StateKeeper::remove(Watched& role) noexcept {
+  if (std::exchange(role.gone, true)) return;
+  try {
+    remove_state(directory_, role.kept.endpoint);
+  } catch (const Error& error) {
+    log::warn(error.what());
   }
 }
 
@@ -63,44 +68,61 @@ void StateKeeper::run() {
     changed_.wait_for(lock, kTurn, [this] { return stop_ || ready_; });
     if (stop_ || ready_) break;
     lock.unlock();
-    const auto now = std::chrono::steady_clock::now();
-    const wire::Progress progress = measure(now);
-    if (progress != state_.progress) {
-      state_.progress = progress;
-      write(state_);
-    }
-    tell(progress, now);
+    report();
     lock.lock();
   }
   line_.end();
   if (stop_) return;
   const auto published = published_;
   lock.unlock();
-  state_.state = "READY";
-  state_.progress = {};
-  state_.progress.bytes = state_.progress.total_bytes = progress_.total_bytes;
-  write(state_);
+  {
+    const std::lock_guard files(files_);
+    for (Watched& role : roles_) {
+      if (role.gone) continue;  // its progress may be gone too
+      role.kept.state.state = "READY";
+      role.kept.state.progress = {};
+      role.kept.state.progress.bytes = role.kept.state.progress.total_bytes =
+          role.kept.progress->total_bytes;
+      write(role);
+    }
+  }
   published();
 }
 
-wire::Progress StateKeeper::measure(std::chrono::steady_clock::time_point now) {
+void StateKeeper::report() {
+  const auto now = std::chrono::steady_clock::now();
+  RankProgress own{.node = node_};
+  const std::lock_guard files(files_);
+  for (Watched& role : roles_) {
+    if (role.gone) continue;
+    const wire::Progress progress = measure(role, now);
+    own.rank = role.kept.state.global_rank;
+    own.bytes += progress.bytes;
+    own.total_bytes += progress.total_bytes;
+    own.bytes_per_s += progress.bytes_per_s.value_or(0);
+    if (progress == role.kept.state.progress) continue;
+    role.kept.state.progress = progress;
+    write(role);
+  }
+  tell(own, now);
+}
+
+wire::Progress StateKeeper::measure(Watched& role, std::chrono::steady_clock::time_point now) {
   wire::Progress progress;
-  progress.bytes = progress_.bytes;
-  progress.total_bytes = progress_.total_bytes;
-  rate_.add(now, progress.bytes);
-  progress.bytes_per_s = rate_.bytes_per_s();
+  progress.bytes = role.kept.progress->bytes;
+  progress.total_bytes = role.kept.progress->total_bytes;
+  role.rate.add(now, progress.bytes);
+  progress.bytes_per_s = role.rate.bytes_per_s();
   progress.seconds_left = seconds_left(progress.bytes, progress.total_bytes, progress.bytes_per_s);
   progress.slowest_rank = supervision_.slowest_rank();
   // Warnings, so that every rank's are seen.
-  for (const std::string& line : stalls_.look(now)) log::warn(line);
-  progress.stalled = stalls_.longest();
+  for (const std::string& line : role.stalls.look(now)) log::warn(line);
+  progress.stalled = role.stalls.longest();
   return progress;
 }
 
 // The job channel, and on rank 0 the user.
-void StateKeeper::tell(const wire::Progress& progress, std::chrono::steady_clock::time_point now) {
-  const RankProgress own{state_.global_rank, node_, progress.bytes, progress.total_bytes,
-                         progress.bytes_per_s.value_or(0)};
+void StateKeeper::tell(const RankProgress& own, std::chrono::steady_clock::time_point now) {
   supervision_.set_progress(own);
   if (own.rank != 0 || own.total_bytes == 0) return;
   std::vector<RankProgress> ranks = supervision_.progress();
@@ -129,19 +151,26 @@ void StateKeeper::ready(std::function<void()> published) {
 
 void StateKeeper::failed(std::string_view code, const std::string& text, int exit_status) {
   stop_thread();
-  state_.state = "FAILED";
-  state_.code = code;
-  state_.text = text;
-  state_.exit_status = exit_status;
-  write(state_);
+  const std::lock_guard files(files_);
+  for (Watched& role : roles_) {
+    role.kept.state.state = "FAILED";
+    role.kept.state.code = code;
+    role.kept.state.text = text;
+    role.kept.state.exit_status = exit_status;
+    write(role);
+  }
 }
 
 void StateKeeper::stopped() {
   stop_thread();
-  try {
-    remove_state(directory_, endpoint_);
-  } catch (const Error& error) {
-    log::warn(error.what());
+  const std::lock_guard files(files_);
+  for (Watched& role : roles_) remove(role);
+}
+
+void StateKeeper::stopped(const Endpoint& endpoint) {
+  const std::lock_guard files(files_);
+  for (Watched& role : roles_) {
+    if (role.kept.endpoint.stem() == endpoint.stem()) remove(role);
   }
 }
 

@@ -4,9 +4,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "load/loader.hpp"
 #include "load/stalled_reads.hpp"
@@ -17,15 +20,22 @@
 
 namespace preload::run {
 
-// Keeps the `.state` file beside a held lock: LOADING with progress, READY, then a tombstone or
-// nothing. One thread writes it and tells the job channel and the user how far the load is; nobody
-// else waits for the file system.
+// Keeps the `.state` files beside this rank's held locks, one a role: LOADING with progress, READY,
+// then a tombstone or nothing. One thread writes them and tells the job channel and the user how
+// far the load is; nobody else waits for the file system. Thread-safe.
 class StateKeeper {
  public:
-  // Writes LOADING; `node` is the rank's. A read is stalled after `stalled_after`.
-  // `directory`, `progress` and `supervision` outlive it.
-  StateKeeper(const SocketDir& directory, Endpoint endpoint, StateFile state, int node,
-              LoadProgress& progress, Supervision& supervision,
+  // One role of the rank. Its progress outlives the keeper.
+  struct Kept {
+    Endpoint endpoint;
+    StateFile state;
+    LoadProgress* progress = nullptr;
+  };
+
+  // Writes LOADING for each; `node` is the rank's. A read is stalled after `stalled_after`.
+  // `directory` and `supervision` outlive it.
+  StateKeeper(const SocketDir& directory, const std::vector<Kept>& roles, int node,
+              Supervision& supervision,
               std::chrono::milliseconds stalled_after = std::chrono::seconds(10));
   ~StateKeeper();
   StateKeeper(const StateKeeper&) = delete;
@@ -33,26 +43,36 @@ class StateKeeper {
 
   // Does not block: READY is written by the thread, which then calls `published`.
   void ready(std::function<void()> published);
-  void failed(std::string_view code, const std::string& text, int exit_status);  // the tombstone
-  void stopped();  // after a requested stop: the file goes
+  void failed(std::string_view code, const std::string& text, int exit_status);  // the tombstones
+  void stopped();                          // after a requested stop: the files go
+  void stopped(const Endpoint& endpoint);  // the same for one role; the others stay
 
  private:
+  // A role and what is known of its load.
+  struct Watched {
+    Watched(Kept role, std::chrono::milliseconds stalled_after)
+        : kept(std::move(role)), stalls(kept.progress->reads, stalled_after) {}
+    Kept kept;
+    RateWindow rate;
+    StalledReads stalls;
+    bool gone = false;  // its file was removed for good
+  };
+
   void run();
   void stop_thread();
-  void write(const StateFile& state) noexcept;
-  wire::Progress measure(std::chrono::steady_clock::time_point now);
-  void tell(const wire::Progress& progress, std::chrono::steady_clock::time_point now);
+  void write(Watched& role) noexcept;
+  void remove(Watched& role) noexcept;
+  void report();  // LOADING, how far
+  wire::Progress measure(Watched& role, std::chrono::steady_clock::time_point now);
+  void tell(const RankProgress& own, std::chrono::steady_clock::time_point now);
 
   const SocketDir& directory_;
-  const Endpoint endpoint_;
-  StateFile state_;
   const int node_;
-  LoadProgress& progress_;
   Supervision& supervision_;
-  bool write_failed_ = false;
-  RateWindow rate_;
-  StalledReads stalls_;
   ProgressLine line_;
+  std::mutex files_;  // of the files, and of what follows
+  std::list<Watched> roles_;
+  bool write_failed_ = false;
 
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;

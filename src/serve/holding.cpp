@@ -100,6 +100,7 @@ wire::DescribeReply Holding::describe() const {
   reply.checkpoint = residency_.checkpoint;
   reply.fields = residency_.fields;
   reply.receipt_json = residency_.receipt_json;
+  reply.shard_json = residency_.shard_json;
   reply.gpu_uuid = residency_.endpoint.device;
   reply.slot = residency_.endpoint.slot;
   reply.role = role_name(residency_.endpoint.role);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace preload {
 namespace {
@@ -41,13 +42,16 @@ const DaemonView* find_released(const std::vector<DaemonView>& views) {
 
 void count_ready(JobView& view, std::optional<int> expected) {
   int ready = 0;
-  int announced = 1;
+  std::map<std::string, int> announced;  // by role
   for (const DaemonView& daemon : view.daemons) {
     const wire::DaemonStatus status = daemon.status();
     if (status.state == wire::DaemonState::kReady) ++ready;
-    announced = std::max(announced, status.local_size);
+    int& size = announced[status.role];
+    size = std::max(size, status.local_size);
   }
-  const int wanted = expected.value_or(announced);
+  // All locks are taken and announced before the first daemon of a job is READY.
+  int wanted = 0;
+  for (const auto& [role, size] : announced) wanted += expected.value_or(size);
   view.verdict = ready >= wanted ? JobView::Verdict::kReady : JobView::Verdict::kPending;
   view.text = fmt::format("{} of {} daemons of job {} are READY", ready, wanted, view.job);
 }

@@ -22,9 +22,10 @@ struct Residency {
   std::string key;         // digest of fields
   std::string checkpoint;  // checkpoint id
   std::string receipt_json;
+  std::string shard_json;  // as in the manifest
   std::uint64_t generation = 1;
   std::uint64_t overhead_bytes = 0;  // device memory of this process above the weights, measured
-  int local_size = 1;                // daemons of this job in this directory
+  int local_size = 1;                // daemons of this job and role in this directory
   Fd manifest;                       // sealed memfd
   std::uint64_t tensor_count = 0;
   std::vector<SlabHandle> slabs;

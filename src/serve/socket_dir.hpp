@@ -62,7 +62,7 @@ struct StateFile {
   std::string boot_id;
   int pid = 0;
   int global_rank = 0;
-  int local_size = 1;  // daemons of this job in this directory
+  int local_size = 1;  // daemons of this job and role in this directory
   std::string model;
   wire::Progress progress;
   std::int64_t time_ms = 0;  // of writing, since the epoch

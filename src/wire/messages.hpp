@@ -105,6 +105,7 @@ struct DescribeReply {
   std::string key, checkpoint;
   std::map<std::string, std::string> fields;
   std::string receipt_json;  // empty: none; left out past kMaxReceiptBytes
+  std::string shard_json;    // what the manifest says of the shard: how to plan it again
   std::string gpu_uuid, slot, role, job, model, export_kind;
   int global_rank = 0, dp = 0, pp = 0, tp = 0;
   std::optional<int> ep;

@@ -10,16 +10,16 @@ namespace {
 
 json optional_json(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
-// The receipt is JSON already; one that is not (or is too large for a frame) is none.
-json receipt_json(const std::string& text) {
+// What is JSON already; what is not (or is too large for a frame) is none.
+json embedded_json(const std::string& text) {
   if (text.empty() || text.size() > kMaxReceiptBytes) return nullptr;
-  json receipt = json::parse(text, nullptr, false);
-  return receipt.is_discarded() ? json(nullptr) : receipt;
+  json value = json::parse(text, nullptr, false);
+  return value.is_discarded() ? json(nullptr) : value;
 }
 
-std::string receipt_member(const JsonObject& object, const char* name) {
-  const json* receipt = object.find(name);
-  return receipt == nullptr ? std::string() : dump_json(*receipt);
+std::string embedded_member(const JsonObject& object, const char* name) {
+  const json* value = object.find(name);
+  return value == nullptr ? std::string() : dump_json(*value);
 }
 
 json leases_json(const std::vector<LeaseStatus>& leases) {
@@ -37,7 +37,8 @@ std::string to_json(const DescribeReply& message) {
   return dump_json({{"key", message.key},
                     {"checkpoint", message.checkpoint},
                     {"fields", message.fields},
-                    {"receipt", receipt_json(message.receipt_json)},
+                    {"receipt", embedded_json(message.receipt_json)},
+                    {"shard", embedded_json(message.shard_json)},
                     {"gpu_uuid", message.gpu_uuid},
                     {"slot", message.slot},
                     {"role", message.role},
@@ -63,7 +64,8 @@ DescribeReply describe_reply_from_json(std::string_view text) {
   const JsonObject fields(object.at("fields"), "describe reply: fields");
   for (const auto& [name, member] : fields.value().items())
     reply.fields[name] = fields.text(name.c_str());
-  reply.receipt_json = receipt_member(object, "receipt");
+  reply.receipt_json = embedded_member(object, "receipt");
+  reply.shard_json = embedded_member(object, "shard");
   reply.gpu_uuid = object.text("gpu_uuid");
   reply.slot = object.text("slot");
   reply.role = object.text("role");
@@ -102,7 +104,7 @@ std::string to_json(const DaemonStatus& message) {
            {"leases", leases_json(message.leases)}};
   if (!message.checkpoint.empty())
     out["evidence"] = {{"checkpoint", message.checkpoint},
-                       {"receipt", receipt_json(message.receipt_json)}};
+                       {"receipt", embedded_json(message.receipt_json)}};
   if (!message.code.empty() || !message.text.empty())
     out["failure"] = {{"code", message.code}, {"text", message.text}};
   return dump_json(out);
@@ -124,7 +126,7 @@ DaemonStatus daemon_status_from_json(std::string_view text) {
   if (const json* evidence = object.find("evidence")) {
     const JsonObject checked(*evidence, "status reply: evidence");
     status.checkpoint = checked.text("checkpoint");
-    status.receipt_json = receipt_member(checked, "receipt");
+    status.receipt_json = embedded_member(checked, "receipt");
   }
   status.bytes = object.unsigned_number("bytes");
   status.overhead_bytes = object.unsigned_number("overhead_bytes");

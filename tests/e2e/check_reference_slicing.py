@@ -30,8 +30,7 @@ def run(*arguments):
 
 def check_manifests(root):
     """Every manifest equals the reference; returns how many there are."""
-    with open(os.path.join(FIXTURES, "families.json")) as file:
-        families = json.load(file)["families"]
+    families = layout_checkpoint.read_families()
     folder = os.path.join(FIXTURES, "vllm-0.32.0")
     count = 0
     for name in sorted(os.listdir(folder)):

@@ -11,8 +11,11 @@ import tempfile
 import time
 import unittest
 
+import numpy as np
+
 import harness
 from harness import eventually, is_running, make_llama, make_slow_model, needs_mpi
+from hosts import Hosts, needs_hosts
 from read_faults import ReadFaults, bytes_read_by_job
 
 # Parts large enough to be read past the page cache, columns close enough to be read with their gaps.
@@ -286,6 +289,96 @@ class Counted(harness.Case):
         for rank in range(2):
             gaps = reads.counted[rank] - planned[rank]
             self.assertLess(abs(gaps - columns // 2), columns * 0.02, f"rank {rank}")
+
+
+class SeveralHosts(harness.Case):
+    """What ranks need that cannot write each other's memory travels in messages."""
+
+    def begin(self, model, hosts, *flags, ranks, through=()):
+        return self.start(
+            model, *flags, "--spread", "always", ranks=ranks, through=[*hosts.through, *through]
+        )  # fmt: skip
+
+    def stop_all(self, daemon, hosts):
+        self.preload("stop", "--job", sockets=hosts.sockets[0])
+        self.assertEqual(daemon.wait_end(), 0, daemon.log)
+        for sockets in hosts.sockets:
+            self.assertEqual([p.name for p in sockets.iterdir() if p.suffix == ".sock"], [])
+
+    @needs_hosts
+    def test_the_files_are_read_once_for_all_hosts(self):
+        model = make_llama(self.root / "model", *MODEL)
+        weights = sum(path.stat().st_size for path in model.glob("*.safetensors"))
+        for per_host, parallel in [(1, {"dp": 2}), (1, {"tp": 2}), (2, {"dp": 2, "tp": 2}), (3, {"dp": 6})]:
+            with self.subTest(per_host=per_host, **parallel):
+                flags = [text for name, size in parallel.items() for text in (f"-{name}", size)]
+                ranks = int(np.prod(list(parallel.values())))
+                hosts = Hosts(self.root, ranks // per_host, per_host)
+                faults = ReadFaults(self.root)
+                daemon = self.begin(
+                    model, hosts, "--reader", "pread", *flags, ranks=ranks, through=faults.through
+                )  # fmt: skip
+                daemon.wait_ready()
+                counted = [counts.bytes for counts in faults.by_rank().values()]
+                self.assertEqual(len(counted), ranks)
+                # The headers are read by rank 0, with some look-ahead.
+                self.assertLess(abs(sum(counted) - weights), 0.01 * weights + MIB)
+                out = self.root / f"dump-{ranks}-{per_host}"
+                for sockets in hosts.sockets:
+                    self.preload("verify", "--against", model, sockets=sockets)
+                    self.preload("attach", "--all", "--dump", out, sockets=sockets)
+                self.assert_dump_is_sliced(model, out, **parallel)
+                self.stop_all(daemon, hosts)
+
+    @needs_hosts
+    def test_values_are_converted_before_they_are_sent(self):
+        model = make_llama(self.root / "model", *MODEL)
+        hosts = Hosts(self.root, 2, 1)
+        daemon = self.begin(model, hosts, "-dp", 2, "--dtype", "float32", ranks=2).wait_ready()
+        for sockets in hosts.sockets:
+            self.preload("verify", "--against", model, sockets=sockets)
+        self.stop_all(daemon, hosts)
+
+    @needs_hosts
+    def test_small_rings_only_make_more_rounds(self):
+        model = make_llama(self.root / "model", *MODEL)
+        hosts = Hosts(self.root, 2, 1)
+        daemon = self.begin(model, hosts, "-dp", 2, "--ring-bytes", "1M", ranks=2).wait_ready()
+        for sockets in hosts.sockets:
+            self.preload("verify", "--against", model, sockets=sockets)
+        self.stop_all(daemon, hosts)
+
+    @needs_hosts
+    def test_what_one_host_cannot_read_ends_all(self):
+        model = make_llama(self.root / "model", *MODEL)
+        hosts = Hosts(self.root, 2, 1)
+        faults = ReadFaults(self.root, eio=4 * MIB, rank=1)
+        daemon = self.begin(
+            model, hosts, "-dp", 2, "--reader", "pread", ranks=2, through=faults.through
+        )  # fmt: skip
+        self.assertEqual(daemon.wait_end(END_S), 3, daemon.log)
+        self.assertIn("rank 1", daemon.log)
+        self.assertIn("Input/output error", daemon.log)
+        eventually(lambda: not any(map(is_running, faults.pids())), 5, "every rank to be gone")
+
+    @needs_hosts
+    def test_a_host_that_is_lost_while_it_sends_ends_all(self):
+        model = make_llama(self.root / "model", *MODEL)
+        hosts = Hosts(self.root, 2, 1)
+        faults = ReadFaults(self.root, slowdown=200, rank=1)
+        daemon = self.begin(
+            model, hosts, "-dp", 2, "--reader", "pread", "--ring-bytes", "1M", "--reader-threads", 1,
+            ranks=2, through=faults.through,
+        )  # fmt: skip
+
+        def loading(host):
+            found = json.loads(self.preload("status", "--json", sockets=hosts.sockets[host]))["daemons"]
+            return [d["pid"] for d in found if d["state"] == "LOADING" and d["progress"]["bytes"] > 0]
+
+        eventually(lambda: hosts.sockets[1].exists() and loading(1), 30, "rank 1 to load")
+        os.kill(loading(1)[0], 9)
+        self.assertEqual(daemon.wait_end(END_S), 137, daemon.log)
+        eventually(lambda: not any(map(is_running, faults.pids())), 5, "every rank to be gone")
 
 
 if __name__ == "__main__":

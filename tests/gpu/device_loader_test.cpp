@@ -14,6 +14,12 @@ using testing::HasSubstr;
 
 class DeviceLoader : public GpuTest {
  protected:
+  static MemoryAccess device_access() {
+    return {read_device, write_device, [](void* stream) {
+              check_cuda(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "a test");
+            }};
+  }
+
   static void expect_right(const RandomLoad& random, HandleKind kind, LoadOptions options) {
     const auto memory = allocate_slabs(kind, random.plan.slabs.slabs, kDevice);
     for (std::uint32_t slab = 0; slab < random.plan.slabs.slabs.size(); ++slab) {
@@ -65,7 +71,7 @@ TEST_F(DeviceLoader, HandsOnWhatOtherRanksNeed) {
       Node node(random.checkpoint,
                 {std::vector<CopyProgram>(ranks, random.program),
                  std::vector<LoadPlan>(ranks, random.plan)},
-                HandleKind::kVmm, read_device);
+                HandleKind::kVmm, device_access());
       node.load_spread({.threads = 4, .device = kDevice});
       for (std::size_t i = 0; i < ranks; ++i) node.finish(i);
       node.expect_like_ranks_that_read_alone();
@@ -83,10 +89,26 @@ TEST_F(DeviceLoader, HandsSlicesOfTheSameRowsOn) {
   const WrittenCheckpoint written(llama_checkpoint(size));
   const ParallelSizes sizes{2, 1, 2};
   Node node(written.checkpoint, plan_ranks(written.checkpoint, sizes, 0, sizes.world()),
-            HandleKind::kVmm, read_device);
+            HandleKind::kVmm, device_access());
   node.load_spread({.threads = 2, .device = kDevice});
   for (int i = 0; i < sizes.world(); ++i) node.finish(static_cast<std::size_t>(i));
   node.expect_like_ranks_that_read_alone();
+}
+
+TEST_F(DeviceLoader, SendsWhatCannotBeWritten) {
+  for (std::uint64_t seed = 11; seed <= 14; ++seed) {
+    SCOPED_TRACE(seed);
+    const RandomLoad random(seed);
+    for (const std::uint32_t per_node : {1U, 2U}) {
+      Node node(
+          random.checkpoint,
+          {std::vector<CopyProgram>(4, random.program), std::vector<LoadPlan>(4, random.plan)},
+          HandleKind::kVmm, device_access());
+      node.load_spread({.threads = 4, .device = kDevice}, per_node);
+      for (std::size_t i = 0; i < 4; ++i) node.finish(i);
+      node.expect_like_ranks_that_read_alone();
+    }
+  }
 }
 
 TEST_F(DeviceLoader, LeavesNothingOnTheGpuAfterAFailure) {

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <thread>
 #include <vector>
@@ -45,6 +47,35 @@ TEST_P(Rounds, BroadcastTheRootsBytesWhicheverItIs) {
     EXPECT_EQ(group->broadcast(mine, root, {"a test", cancel}), letter_of(root, 1, 700)) << root;
   }
   EXPECT_EQ(group->broadcast("", 0, {"a test", cancel}), "");
+}
+
+TEST_P(Rounds, SendMessagesOfKnownSizesToWhomTheyAreFor) {
+  const auto group = own_group(GetParam());
+  const Cancel cancel;
+  const int self = group->rank();
+  for (int turn = 0; turn < 3; ++turn) {
+    // Everybody to the next ranks but one; nothing else.
+    std::vector<std::string> letters;
+    std::vector<std::string> rooms;
+    for (int step = 1; step + 1 < group->size(); ++step) {
+      const int from = (self + group->size() - step) % group->size();
+      letters.push_back(letter_of(self + 1, (self + step) % group->size() + turn, 500));
+      rooms.emplace_back(letter_of(from + 1, self + turn, 500).size(), '?');
+    }
+    std::vector<GroupMessage> out;
+    std::vector<GroupMessage> in;
+    for (int step = 1; step + 1 < group->size(); ++step) {
+      const auto i = static_cast<std::size_t>(step - 1);
+      out.push_back({(self + step) % group->size(), reinterpret_cast<std::byte*>(letters[i].data()),
+                     letters[i].size()});
+      in.push_back({(self + group->size() - step) % group->size(),
+                    reinterpret_cast<std::byte*>(rooms[i].data()), rooms[i].size()});
+    }
+    group->exchange(out, in, {"a test", cancel});
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      EXPECT_EQ(rooms[i], letter_of(in[i].rank + 1, self + turn, 500)) << "from " << in[i].rank;
+    }
+  }
 }
 
 TEST_P(Rounds, ExchangeADifferentPartWithEveryRank) {
@@ -145,6 +176,23 @@ TEST(MpiGroup, KeepsEveryCollectiveRightUnderOtherRankNumbers) {
   }
   EXPECT_EQ(group->broadcast(std::to_string(rank), size - 1, {"a test", cancel}),
             std::to_string(size - 1));
+}
+
+TEST(Group, StopsWaitingForMessagesWhenItIsTold) {
+  const auto group = own_group();
+  if (group->size() == 1) GTEST_SKIP() << "nobody to wait for";
+  const Cancel cancel;
+  std::atomic<bool> stop{false};
+  std::string room(1 << 20, '?');
+  const GroupMessage in{(group->rank() + 1) % group->size(),
+                        reinterpret_cast<std::byte*>(room.data()), room.size()};
+  const std::jthread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    stop = true;
+  });
+  EXPECT_THROW(group->exchange({}, {&in, 1}, {"a test", cancel, std::chrono::seconds(60), &stop}),
+               Error);
+  EXPECT_THROW(group->barrier({"a test", cancel}), Error) << "it has left the group";
 }
 
 }  // namespace

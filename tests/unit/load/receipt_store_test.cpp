@@ -83,6 +83,38 @@ TEST_F(ReceiptStore, AByteFlippedWithTheTimeSetBackIsStillNoticed) {
   EXPECT_EQ(recall_hashes(open_checkpoint(model_.path(), {})), std::nullopt);
 }
 
+// A hub cache keeps files under the SHA-256 of their bytes, wherever it lies.
+class HubReceiptStore : public ReceiptStore {
+ protected:
+  Checkpoint in_hub_cache(const TempDir& hub, const std::string& blob) {
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      const std::string kept = std::string(name) == "config.json" ? std::string(40, 'c') : blob;
+      hub.write("models--m/blobs/" + kept, model_.read(name));
+      hub.link(std::string("models--m/snapshots/main/") + name, "../../blobs/" + kept);
+    }
+    settle();
+    return open_checkpoint(hub / "models--m/snapshots/main", {});
+  }
+  const std::string blob_ = std::string(64, 'a');
+};
+
+TEST_F(HubReceiptStore, KnowsACopyOfTheHubCacheByItsBlobs) {
+  const TempDir one;
+  const TempDir copy;
+  const TempDir other;
+  remember_hashes(in_hub_cache(one, blob_), {a_, b_});
+  EXPECT_EQ(recall_hashes(in_hub_cache(copy, blob_))->size(), 2U);
+  EXPECT_EQ(recall_hashes(in_hub_cache(other, std::string(64, 'b'))), std::nullopt);
+}
+
+TEST_F(HubReceiptStore, DoesNotTakeABlobThatWasChangedInItsPlaceForWhatItWas) {
+  const TempDir hub;
+  remember_hashes(in_hub_cache(hub, blob_), {a_, b_});
+  const std::string blob = "models--m/blobs/" + blob_;
+  hub.flip_byte(blob, hub.size(blob) - 1);
+  EXPECT_EQ(recall_hashes(open_checkpoint(hub / "models--m/snapshots/main", {})), std::nullopt);
+}
+
 TEST_F(ReceiptStore, DoesNotRememberFilesThatChangedWhileTheyWereRead) {
   model_.flip_byte("model.safetensors", model_.size("model.safetensors") - 1);
   settle();
@@ -104,7 +136,7 @@ TEST_F(ReceiptStore, DamagedEntriesCountAsAbsentAndAreReplaced) {
   const std::string good = cache_.read(name);
   for (const std::string& bad :
        {std::string(), good.substr(0, good.size() / 2), std::string("[]"), std::string("{}"),
-        std::string(R"({"version":1,"files":[],"hashes":{"a":"00"}})")}) {
+        std::string(R"({"version":2,"files":[],"hashes":{"a":"00"}})")}) {
     cache_.write(name, bad);
     EXPECT_EQ(recall_hashes(checkpoint_), std::nullopt) << bad;
   }

@@ -34,6 +34,35 @@ TEST(SpreadLoad, GivesTensorParallelRanksTheirSlices) {
   }
 }
 
+TEST(SpreadLoad, SendsWhatCannotBeWritten) {
+  for (std::uint64_t seed = 11; seed <= 16; ++seed) {
+    SCOPED_TRACE(seed);
+    const RandomLoad random(seed);
+    for (const std::uint32_t per_node : {1U, 2U}) {
+      Node node(random.checkpoint, {std::vector<CopyProgram>(4, random.program),
+                                    std::vector<LoadPlan>(4, random.plan)});
+      node.load_spread({.threads = 3}, per_node);
+      for (std::size_t i = 0; i < 4; ++i) node.finish(i);
+      node.expect_like_ranks_that_read_alone();
+    }
+  }
+}
+
+TEST(SpreadLoad, SendsSlicesInManySmallRounds) {
+  LlamaSize size;
+  size.hidden = 256;
+  size.intermediate = 1024;
+  size.vocab = 2003;
+  const WrittenCheckpoint written(llama_checkpoint(size));
+  const ParallelSizes sizes{2, 1, 2};
+  for (const std::uint32_t per_node : {1U, 2U, 3U}) {
+    Node node(written.checkpoint, plan_ranks(written.checkpoint, sizes, 0, sizes.world()));
+    node.load_spread({.ring_bytes = 512 * kKiB, .threads = 2}, per_node);
+    for (int i = 0; i < sizes.world(); ++i) node.finish(static_cast<std::size_t>(i));
+    node.expect_like_ranks_that_read_alone();
+  }
+}
+
 TEST(SpreadLoad, NamesATensorThatDidNotArrive) {
   const RandomLoad random(3);
   Node node(random.checkpoint, {{random.program, random.program}, {random.plan, random.plan}});

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <barrier>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,9 +14,12 @@
 #include <vector>
 
 #include "load/loader.hpp"
+#include "load/rounds.hpp"
+#include "plan/shared_reads.hpp"
 #include "plan/source_hashes.hpp"
 #include "plan/spread_choice.hpp"
 #include "unit/load/random_load.hpp"
+#include "unit/load/thread_exchange.hpp"
 #include "unit/model/fixture.hpp"
 #include "unit/plan/rank_plans.hpp"
 
@@ -43,22 +46,22 @@ struct WrittenCheckpoint {
   }
 };
 
-// The ranks of a node as threads of this process: each has slabs of its own, which the others
-// write.
+// The ranks of a spread group as threads of this process: each has slabs of its own, which the
+// others write, or send it messages for.
 class Node {
  public:
-  // `read` gives the bytes at an address of memory of that kind.
-  using Read = std::function<std::string(const std::byte*, std::size_t)>;
   Node(const Checkpoint& checkpoint, RankPlans ranks, HandleKind kind = HandleKind::kHost,
-       Read read = read_host)
-      : checkpoint_(checkpoint), ranks_(std::move(ranks)), kind_(kind), read_(std::move(read)) {
+       MemoryAccess access = {})
+      : checkpoint_(checkpoint), ranks_(std::move(ranks)), kind_(kind), access_(std::move(access)) {
     for (const LoadPlan& plan : ranks_.plans) {
       memory_.push_back(allocate_slabs(kind_, plan.slabs.slabs, kDevice));
     }
     results_.resize(ranks_.plans.size());
   }
 
-  void load_spread(LoadOptions options) {
+  // Ranks share a node with those of the same number / `per_node`; 0: all of them.
+  void load_spread(LoadOptions options, std::uint32_t per_node = 0) {
+    per_node_ = per_node;
     // No rank may hand anything on before the others have filled what needs filling.
     std::barrier ready(static_cast<std::ptrdiff_t>(ranks_.plans.size()));
     options.before_reading = [&] { ready.arrive_and_wait(); };
@@ -68,7 +71,10 @@ class Node {
       ranks.emplace_back([&, i] {
         LoadProgress progress;
         const Peers peers(*this, i);
-        results_[i] = load(work(i, &peers), options, progress, Cancel());
+        ThreadExchange exchange(office_, static_cast<std::uint32_t>(i), access_);
+        const LoadMessages messages = messages_of(i, exchange, options);
+        results_[i] =
+            load(work(i, &peers, per_node == 0 ? nullptr : &messages), options, progress, Cancel());
         EXPECT_EQ(progress.bytes, reads_[i].read_bytes);
       });
     }
@@ -81,7 +87,8 @@ class Node {
         if (given.owner == rank) received.push_back(given);
       }
     }
-    finish_load(results_[rank], work(rank, nullptr), received, {.device = kDevice}, Cancel());
+    finish_load(results_[rank], work(rank, nullptr, nullptr), received, {.device = kDevice},
+                Cancel());
   }
 
   void expect_like_ranks_that_read_alone() {
@@ -96,8 +103,8 @@ class Node {
       for (std::size_t t = 0; t < ranks_.programs[i].tensors.size(); ++t) {
         const Placement& place = ranks_.plans[i].slabs.placements[t];
         if (place.bytes == 0) continue;
-        EXPECT_TRUE(read_(memory_[i]->address(place.slab) + place.offset, place.bytes) ==
-                    read_(alone->address(place.slab) + place.offset, place.bytes))
+        EXPECT_TRUE(access_.read(memory_[i]->address(place.slab) + place.offset, place.bytes) ==
+                    access_.read(alone->address(place.slab) + place.offset, place.bytes))
             << ranks_.programs[i].tensors[t].name << " differs";
       }
       EXPECT_EQ(results_[i].served, expected.served);
@@ -115,8 +122,19 @@ class Node {
  private:
   static constexpr int kDevice = 0;
 
-  static std::string read_host(const std::byte* data, std::size_t bytes) {
-    return {reinterpret_cast<const char*>(data), bytes};
+  bool by_message(std::size_t from, std::size_t to) const noexcept {
+    return per_node_ != 0 && from / per_node_ != to / per_node_;
+  }
+
+  LoadMessages messages_of(std::size_t self, RankExchange& exchange,
+                           const LoadOptions& options) const {
+    std::size_t most_givers = 0;
+    for (const ReadPlan& plan : reads_) most_givers = std::max(most_givers, plan.givers.size());
+    LoadMessages messages{exchange, plan_incoming(reads_, static_cast<std::uint32_t>(self)),
+                          round_bytes(most_givers, options.ring_bytes)};
+    std::erase_if(messages.incoming,
+                  [&](const ReadPlan& plan) { return !by_message(plan.self, self); });
+    return messages;
   }
 
   // The others' memory, mapped as another process would map it.
@@ -124,21 +142,28 @@ class Node {
    public:
     Peers(const Node& node, std::size_t self) {
       for (const std::uint32_t rank : node.reads_[self].receivers) {
+        if (node.by_message(self, rank)) continue;
         mapped_[rank] = map_peer_slabs(node.kind_, node.ranks_.plans[rank].slabs.slabs,
                                        node.memory_[rank]->share(), kDevice);
       }
     }
     std::byte* address(std::uint32_t rank, std::uint32_t slab) const noexcept override {
-      return mapped_.at(rank)->address(slab);
+      const auto at = mapped_.find(rank);
+      return at == mapped_.end() ? nullptr : at->second->address(slab);
     }
 
    private:
     std::map<std::uint32_t, std::unique_ptr<MappedSlabs>> mapped_;
   };
 
-  LoadWork work(std::size_t rank, const PeerSlabs* peers) const {
-    return {ranks_.plans[rank], ranks_.programs[rank], checkpoint_,
-            reads_[rank],       *memory_[rank],        peers};
+  LoadWork work(std::size_t rank, const PeerSlabs* peers, const LoadMessages* messages) const {
+    return {ranks_.plans[rank],
+            ranks_.programs[rank],
+            checkpoint_,
+            reads_[rank],
+            *memory_[rank],
+            peers,
+            messages};
   }
 
   const Checkpoint& checkpoint_;
@@ -147,7 +172,9 @@ class Node {
   std::vector<ReadPlan> reads_;
   std::vector<LoadResult> results_;
   const HandleKind kind_;
-  const Read read_;
+  const MemoryAccess access_;
+  PostOffice office_;
+  std::uint32_t per_node_ = 0;
 };
 
 }  // namespace preload::test

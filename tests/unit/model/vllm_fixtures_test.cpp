@@ -17,7 +17,8 @@ namespace {
 using nlohmann::ordered_json;
 
 // "qwen3_moe.dp2tp2pp1ep.r1.json": what vLLM 0.32.0 held on rank 1 of dp 2 and tp 2 with expert
-// parallelism ("rr": and with round-robin placement).
+// parallelism ("rr": and with round-robin placement). "llama_eagle_draft…": of the draft model of
+// the checkpoint "llama_eagle".
 struct Manifest {
   std::string family;
   ParallelSizes sizes;
@@ -25,6 +26,13 @@ struct Manifest {
   int global = 0;
   ordered_json tensors;
 };
+
+constexpr std::string_view kDraft = "_draft";
+
+DraftMethod draft_method(const std::string& family) {
+  if (family.find("eagle3") != std::string::npos) return DraftMethod::kEagle3;
+  return family.find("eagle") != std::string::npos ? DraftMethod::kEagle : DraftMethod::kMtp;
+}
 
 std::vector<Manifest> manifests() {
   const std::regex pattern(R"((\w+)\.(?:dp(\d+))?tp(\d+)pp(\d+)(ep|rr|)\.r(\d+)\.json)");
@@ -40,6 +48,10 @@ std::vector<Manifest> manifests() {
     std::ifstream in(entry.path());
     Manifest& manifest = found.emplace_back();
     manifest.family = match[1];
+    if (manifest.family.ends_with(kDraft)) {
+      manifest.family.resize(manifest.family.size() - kDraft.size());
+      manifest.request.draft = DraftRequest{draft_method(manifest.family), 1003};
+    }
     manifest.sizes = {match[2].matched ? std::stoi(match[2]) : 1, std::stoi(match[4]),
                       std::stoi(match[3])};
     manifest.sizes.expert_parallel = match[5].length() > 0;
@@ -54,12 +66,13 @@ std::string torch_name(DType dtype) {
   if (dtype == DType::kBF16) return "bfloat16";
   if (dtype == DType::kF16) return "float16";
   if (dtype == DType::kF32) return "float32";
+  if (dtype == DType::kI64) return "int64";
   if (dtype == DType::kF8E4M3) return "float8_e4m3fn";
   return "other";
 }
 
 CopyProgram program_of(const Manifest& manifest, const Checkpoint& checkpoint) {
-  const ModelSpec spec = parse_model_spec(checkpoint.config_json, "");
+  const ModelSpec spec = layout_spec(checkpoint, manifest.request, "");
   return make_program(checkpoint, spec, manifest.request, manifest.sizes,
                       coords_of(manifest.global, manifest.sizes));
 }
@@ -94,8 +107,8 @@ TEST(VllmLayout, HoldsEveryParameterThatVllmHoldsByteForByte) {
     for (const TargetTensor& tensor : program.tensors) held.push_back(tensor.name);
     EXPECT_EQ(held, expected) << "names, in the engine's order";
   }
-  // 61 manifests; the smallest holds 14 parameters.
-  EXPECT_GE(checked, 61U * 14U);
+  // 98 manifests; the smallest holds 7 parameters.
+  EXPECT_GE(checked, 98U * 7U);
 }
 
 TEST(VllmLayout, FixturesCoverEveryKindOfParallelism) {
@@ -109,7 +122,7 @@ TEST(VllmLayout, FixturesCoverEveryKindOfParallelism) {
   }));
   EXPECT_TRUE(std::ranges::any_of(
       all, [](const Manifest& m) { return m.request.placement == ExpertPlacement::kRoundRobin; }));
-  EXPECT_EQ(all.size(), 61U);
+  EXPECT_EQ(all.size(), 98U);
 }
 
 }  // namespace

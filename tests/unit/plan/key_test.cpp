@@ -77,12 +77,57 @@ TEST(Key, HoldsWhatSelectsBytesAndNamesIt) {
   EXPECT_NE(key_digest(base), key_digest(fields_of(checkpoint, one, 0, {}, "other")));
 }
 
+TEST(Key, HoldsAllOfTheQuantisationsConfig) {
+  const auto field = [](const std::string& quantization, const char* name) {
+    const Checkpoint checkpoint =
+        make_checkpoint(R"({"architectures": ["X"], "quantization_config": )" + quantization + "}",
+                        {{"a", DType::kF32, {2}}});
+    LayoutRequest stored;
+    stored.layout = "hf";
+    return fields_of(checkpoint, {}, 0, stored).at(name);
+  };
+  const std::string fp8 = R"({"quant_method": "fp8", "weight_block_size": [128, 128]})";
+  EXPECT_EQ(field("null", "quantization_config"), "none");
+  EXPECT_EQ(field(fp8, "quantization"), "fp8");
+  EXPECT_EQ(field(fp8, "quantization_config"),
+            sha256_hex(R"({"quant_method":"fp8","weight_block_size":[128,128]})"));
+  EXPECT_EQ(
+      field(R"({"weight_block_size":[128,128], "quant_method":"fp8"})", "quantization_config"),
+      field(fp8, "quantization_config"));
+  EXPECT_NE(
+      field(R"({"quant_method": "fp8", "weight_block_size": [128, 64]})", "quantization_config"),
+      field(fp8, "quantization_config"));
+}
+
+// Computed by hand (printf '%s' … | sha256sum): the same on every machine.
+TEST(Key, IsTheDigestOfCanonicalJson) {
+  EXPECT_EQ(key_digest({{"tp_size", "2"}, {"a\"b", "\xc3\xa9"}}),
+            "5725231e064167cbbc4841c75eb300f9a8c14032cb27a444a6ce2469aa055c3b");
+}
+
+TEST(Key, OfADraftIsNotItsTargets) {
+  const Checkpoint checkpoint = fixture_checkpoint("deepseek_v3_mtp");
+  LayoutRequest draft;
+  draft.draft = DraftRequest{DraftMethod::kMtp, 1003};
+  const auto fields = [&](const LayoutRequest& request) {
+    const ModelSpec spec = layout_spec(checkpoint, request, "");
+    const CopyProgram program = make_program(checkpoint, spec, request, {}, {});
+    return key_fields(spec, request, program, {}, {}, "id");
+  };
+  EXPECT_EQ(fields(draft).at("role"), "draft");
+  EXPECT_EQ(fields(draft).at("architecture"), "DeepSeekMTPModel");
+  EXPECT_NE(key_digest(fields(draft)), key_digest(fields({})));
+}
+
 TEST(ShardDescription, SurvivesItsJson) {
   ShardDescription shard;
   shard.model = "org/name";
   shard.directory = "/path/\"with quotes\"";
   shard.hf_overrides = R"({"a":1})";
-  shard.request = {"hf", DType::kF16, {"a*", "b"}};
+  shard.request.layout = "hf";
+  shard.request.dtype = DType::kF16;
+  shard.request.ignore = {"a*", "b"};
+  shard.request.draft = DraftRequest{DraftMethod::kEagle3, 1003};
   shard.layout_version = 3;
   shard.role = Role::kDraft;
   shard.sizes = {2, 3, 4};
@@ -94,6 +139,7 @@ TEST(ShardDescription, SurvivesItsJson) {
   shard.attributes_json = R"({"layers":2})";
   EXPECT_EQ(shard_from_json(to_json(shard)), shard);
   shard.request.dtype.reset();
+  shard.request.draft.reset();
   shard.rank.ep.reset();
   EXPECT_EQ(shard_from_json(to_json(shard)), shard);
 }

@@ -47,5 +47,11 @@ TEST(HostShare, OfOneRankIsLeftToItsAllocation) {
   EXPECT_EQ(host_shortage({{0, kMachine, 1, 9 * kGiB, 8 * kGiB}}), std::nullopt);
 }
 
+TEST(HostShare, OfOneRanksRolesIsNotLeftToTheirAllocations) {
+  EXPECT_THAT(host_shortage({{0, kMachine, 1, 9 * kGiB, 8 * kGiB, 2}}),
+              testing::Optional(HasSubstr("1 rank of one node")));
+  EXPECT_EQ(host_shortage({{0, kMachine, 1, 7 * kGiB, 8 * kGiB, 2}}), std::nullopt);
+}
+
 }  // namespace
 }  // namespace preload::run

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <future>
 #include <optional>
+#include <vector>
 
 #include "support/temp_dir.hpp"
 
@@ -24,11 +25,15 @@ class StateKeeperTest : public testing::Test {
     StateFile state;
     state.job = "job-1";
     state.model = "a model";
-    keeper_.emplace(directory_, endpoint_, state, 0, progress_, supervision_, kStalledAfter);
+    keeper_.emplace(directory_,
+                    std::vector<StateKeeper::Kept>{{endpoint_, state, &progress_},
+                                                   {draft_, state, &draft_progress_}},
+                    0, supervision_, kStalledAfter);
   }
 
-  StateFile now() const {
-    const auto state = read_state(directory_, endpoint_.state_name());
+  StateFile now() const { return now(endpoint_); }
+  StateFile now(const Endpoint& endpoint) const {
+    const auto state = read_state(directory_, endpoint.state_name());
     return state.value_or(StateFile());
   }
 
@@ -43,10 +48,11 @@ class StateKeeperTest : public testing::Test {
   const test::TempDir temp_;
   const SocketDir directory_;
   const Endpoint endpoint_{"host:0", "", Role::kTarget};
+  const Endpoint draft_{"host:0", "", Role::kDraft};
   const Cancel cancel_;
   const std::unique_ptr<Group> group_;
   Supervision supervision_;
-  LoadProgress progress_;
+  LoadProgress progress_, draft_progress_;
   std::optional<StateKeeper> keeper_;
 };
 
@@ -117,6 +123,30 @@ TEST_F(StateKeeperTest, LeavesATombstoneAfterAFailure) {
 TEST_F(StateKeeperTest, LeavesNothingAfterARequestedStop) {
   keeper_->stopped();
   EXPECT_FALSE(read_state(directory_, endpoint_.state_name()));
+  EXPECT_FALSE(read_state(directory_, draft_.state_name()));
+}
+
+TEST_F(StateKeeperTest, KeepsAFileForEachRole) {
+  progress_.total_bytes = 100;
+  draft_progress_.total_bytes = 30;
+  draft_progress_.bytes = 20;
+  progress_.bytes = 40;
+  EXPECT_TRUE(eventually_shows(40));
+  EXPECT_EQ(now(draft_).progress.bytes, 20U);
+  EXPECT_EQ(now(draft_).progress.total_bytes, 30U);
+  EXPECT_EQ(now(draft_).role, "draft");
+  keeper_->failed("checkpoint", "a shard is short", 3);
+  EXPECT_EQ(now().text, "a shard is short");
+  EXPECT_EQ(now(draft_).text, "a shard is short");
+}
+
+TEST_F(StateKeeperTest, LetsOneRoleGoAndKeepsTheOther) {
+  keeper_->stopped(draft_);
+  std::promise<void> ready;
+  keeper_->ready([&] { ready.set_value(); });
+  ASSERT_EQ(ready.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_EQ(now().state, "READY");
+  EXPECT_FALSE(read_state(directory_, draft_.state_name()));
 }
 
 }  // namespace

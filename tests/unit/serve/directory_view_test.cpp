@@ -172,6 +172,31 @@ TEST(JobView, IsReadyWhenAsManyAnswerAsWereAnnounced) {
   EXPECT_EQ(view_job(views, "job-2", 1).verdict, JobView::Verdict::kNothing);
 }
 
+// A draft lies on the ranks of one stage only: each role announces its own number.
+TEST(JobView, CountsTheDaemonsOfEachRole) {
+  const auto ready = [](const char* role, int local_size) {
+    DaemonView view;
+    view.condition = DaemonCondition::kAnswering;
+    view.live = wire::DaemonStatus{};
+    view.live->role = role;
+    view.live->job = "j";
+    view.live->state = DaemonState::kReady;
+    view.live->local_size = local_size;
+    return view;
+  };
+  std::vector<DaemonView> views{ready("target", 2), ready("target", 2)};
+  EXPECT_EQ(view_job(views, "j", std::nullopt).verdict, JobView::Verdict::kReady);
+  views.push_back(ready("draft", 1));
+  EXPECT_EQ(view_job(views, "j", std::nullopt).verdict, JobView::Verdict::kReady);
+  EXPECT_THAT(view_job(views, "j", std::nullopt).text, HasSubstr("3 of 3"));
+  views[0].live->state = DaemonState::kLoading;
+  EXPECT_EQ(view_job(views, "j", std::nullopt).verdict, JobView::Verdict::kPending);
+  views = {ready("target", 2), ready("target", 2), ready("draft", 2)};
+  EXPECT_EQ(view_job(views, "j", std::nullopt).verdict, JobView::Verdict::kPending);
+  EXPECT_EQ(view_job({ready("target", 2), ready("draft", 2)}, "j", 1).verdict,
+            JobView::Verdict::kReady);  // of one GPU
+}
+
 TEST(JobView, IsPendingUntilTheJobIsAdmitted) {
   LiveServer live(sample_residency(), {}, false);
   live.start();

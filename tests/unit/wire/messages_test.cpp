@@ -165,6 +165,7 @@ TEST(Messages, DescribeSurvivesTheWire) {
   reply.checkpoint = kDigest;
   reply.fields = {{"tp_size", "2"}};
   reply.receipt_json = R"({"a":1})";
+  reply.shard_json = R"({"tp_size":2})";
   reply.gpu_uuid = "host:0";
   reply.role = "target";
   reply.export_kind = "host";

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/fd.hpp"
+#include "load/loader.hpp"
+#include "run/rank_plan.hpp"
+#include "run/rank_role.hpp"
+#include "serve/server.hpp"
+
+namespace preload::run {
+
+// What one rank has of one role, from its lock to its server. Steps are taken in order by RankJob.
+struct RoleDaemon {
+  explicit RoleDaemon(RankRole rank_role) : role(std::move(rank_role)) {}
+  bool is_here() const noexcept { return role.coords.has_value(); }
+  std::uint64_t bytes() const noexcept { return plan.load.slabs.total_bytes(); }
+
+  RankRole role;
+  Fd lock;  // empty where the rank holds nothing of the role
+  RankPlan plan;
+  LoadProgress progress;
+  std::unique_ptr<SlabMemory> memory;
+  std::optional<Residency> residency;
+  std::unique_ptr<Server> server;
+};
+
+}  // namespace preload::run
