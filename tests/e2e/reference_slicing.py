@@ -18,7 +18,7 @@ columns that belong to those heads and units. The vocabulary is padded to a mult
 rows are dealt out in runs. Norms, and biases that are added after the sum over ranks, are whole.
 Pipeline stages own runs of layers; where layers are left over the stages before the last take one
 more each, from behind. Experts, latent attention and what else only some models have is in
-reference_experts.py. Works on bfloat16 checkpoints as raw 16-bit words; no value is converted.
+reference_experts.py and reference_dense.py. Works on bfloat16 checkpoints as raw 16-bit words; no value is converted.
 """
 import argparse
 import hashlib
@@ -134,6 +134,8 @@ class Rank:
                 "self_attn.k_norm",
                 "input_layernorm",
                 "post_attention_layernorm",
+                "pre_feedforward_layernorm",
+                "post_feedforward_layernorm",
             ):
                 if f"{prefix}{module}.weight" in self.tensors:
                     out[f"{prefix}{module}.weight"] = self.take(f"{prefix}{module}.weight")
@@ -191,14 +193,15 @@ class Rank:
 
 def reference(config, tensors, options, rank):
     """Name -> array of one global rank."""
-    import reference_experts  # which is made of what is here
+    import reference_dense  # which are made of what is here
+    import reference_experts
 
     tp_rank = rank % options.tp
     pp_rank = rank // options.tp % options.pp
     place = (config, tensors, options.tp, tp_rank, options.pp, pp_rank, options.pipeline_layers)
     make = reference_experts.rank_class(config)
     if make is None:
-        share = Rank(*place)
+        share = reference_dense.CLASSES.get(config["architectures"][0], Rank)(*place)
     else:
         dp_rank = rank // (options.tp * options.pp)
         share = make(*place, options.dp, dp_rank, options.ep, options.round_robin)
