@@ -83,8 +83,6 @@ struct Rule {
   Presence presence = nullptr;
   // With tie_word_embeddings this is another name of that target of the first stage.
   std::string_view tied_to = {};
-  // Why the engine refuses it on more than one tensor-parallel rank; empty when it does not.
-  std::string_view tp_refusal = {};
   Layers layers = Layers::kAll;
   Share share = Share::kModel;
   std::optional<DType> dtype = {};  // whatever --dtype says

@@ -100,6 +100,12 @@ LayoutNotes FamilyLayout::notes() const {
     notes.warnings.push_back(
         fmt::format("experts are placed linearly, not round-robin: {}", fallback));
   }
+  if (style_ == RuleStyle::kEngine && dtype_ && pads_experts(spec_, request_, sizes_, *dtype_)) {
+    notes.warnings.push_back(fmt::format(
+        "--all2all-backend {} makes vLLM pad the experts' hidden_size {}, which is not built: an "
+        "engine with that backend will find other shapes",
+        request_.all2all_backend, spec_.hidden_size));
+  }
   const int ranks = rank_share(coords_of(0, sizes_)).experts.ep_size;
   if (ranks > spec_.num_experts) {
     notes.unservable = fmt::format(

@@ -41,7 +41,6 @@ LayoutRule layout_rule(const Family& family, const Rule& rule, const ModelSpec& 
   if (!rule.alias_of.empty()) out.alias_of = block + std::string(rule.alias_of);
   out.if_stored = rule.if_stored;
   out.tied_to = rule.tied_to;
-  out.tp_refusal = rule.tp_refusal;
   out.kind = rule.kind;
   return out;
 }
@@ -60,7 +59,6 @@ void add_as_stored(const LayoutRule& rule, std::vector<LayoutRule>& out) {
     stored.share = rule.share;
     stored.as_stored = true;
     stored.tied_to = rule.tied_to;
-    stored.tp_refusal = rule.tp_refusal;
     stored.if_stored = rule.if_stored;
     for (; first < rule.parts.size() && rule.parts[first].stored == stored.target; ++first) {
       stored.parts.push_back(rule.parts[first]);
@@ -71,7 +69,6 @@ void add_as_stored(const LayoutRule& rule, std::vector<LayoutRule>& out) {
 // What transformers' model has of a rule: the stored tensors whole, or one of all parts.
 void add_in_transformers(const Rule& rule, LayoutRule resolved, std::vector<LayoutRule>& out) {
   for (LayoutPart& part : resolved.parts) part.split = Split::kReplicated;
-  resolved.tp_refusal.clear();
   const std::size_t first = out.size();
   if (rule.transformers.name.empty()) {
     add_as_stored(resolved, out);

@@ -56,7 +56,6 @@ struct LayoutRule {
   bool constant_vector = false;  // one element along an axis, not a scalar
   std::string alias_of;
   std::string tied_to;
-  std::string tp_refusal;
   TensorKind kind = TensorKind::kParam;
   bool if_stored = false;
 

@@ -88,8 +88,10 @@ KeyFields key_fields(const ModelSpec& spec, const LayoutRequest& request,
   fields["heads"] = sizes.tp == 1 ? "all"
                                   : fmt::format("{}/{}x{}", spec.num_attention_heads,
                                                 spec.num_key_value_heads, spec.head_dim);
-  const bool tied = std::ranges::any_of(
-      program.tensors, [](const TargetTensor& tensor) { return tensor.alias.has_value(); });
+  const bool tied = spec.tie_word_embeddings &&
+                    std::ranges::any_of(program.tensors, [](const TargetTensor& tensor) {
+                      return tensor.alias.has_value();
+                    });
   fields["tied"] = tied ? "true" : "false";
   std::vector<std::string> ignored = request.ignore;
   std::ranges::sort(ignored);
