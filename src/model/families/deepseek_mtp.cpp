@@ -40,7 +40,7 @@ constexpr auto make_rules() {
       around("eh_proj.weight", kJoinPart),
       around("shared_head.norm.weight", kHeadNormPart),
       draft::if_stored(around("shared_head.head.weight", kHeadPart)),
-      decoder::kEmbedding};
+      kEmbedding};
   std::ranges::copy_if(
       deepseek::kRules, rules.begin() + 6, [](Scope scope) { return scope == Scope::kLayer; },
       &Rule::scope);
