@@ -27,10 +27,11 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "vLLM's all-to-all backend of expert parallelism, which decides whether shared experts are "
      "sliced [allgather_reducescatter]"},
     {"dtype", "", "TYPE", kModelCommands,
-     "auto, float16 (half), bfloat16 or float32 (float); auto is the config's type in the vllm "
-     "layout and the stored types in hf [auto]"},
+     "auto, float16 (half), bfloat16 or float32 (float); auto is the config's type in the "
+     "layouts vllm and transformers and the stored types in hf [auto]"},
     {"layout", "", "NAME", kModelCommands,
-     "vllm (fused, the engine's names) or hf (names as stored) [vllm]"},
+     "vllm (fused, the engine's names), hf (names as stored) or transformers (what from_pretrained "
+     "of transformers 5 holds, unsplit) [vllm]"},
     {"hf-overrides", "", "JSON", kModelCommands,
      "object laid over config.json; --hf-overrides.KEY VALUE sets one key"},
     {"speculative-config", "", "JSON", "serve plan key",

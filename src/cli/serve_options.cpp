@@ -122,9 +122,10 @@ ModelOptions model_options(const ParsedOptions& options) {
   model.open.rebuild_index = options.has("rebuild-index");
   check_load_format(options);
   model.layout.dtype = parse_dtype(options.text("dtype").value_or("auto"));
-  options.choice("layout", {"vllm", "hf"});
+  options.choice("layout", {"vllm", "hf", "transformers"});
   model.layout.layout = options.text("layout").value_or("vllm");
   model.layout.ignore = options.all("ignore-tensor");
+  check_layout_sizes(model.layout, {.pp = model.pp, .tp = model.tp});
   model.hf_overrides = options.text("hf-overrides").value_or("");
   if (!model.hf_overrides.empty() &&
       !nlohmann::json::parse(model.hf_overrides, nullptr, false).is_object()) {

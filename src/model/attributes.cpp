@@ -4,11 +4,27 @@
 #include <nlohmann/json.hpp>
 
 namespace preload {
+namespace {
+
+// The engine versions that a layout fits; null for one that is no engine's.
+nlohmann::json engines_of(std::string_view layout) {
+  if (layout == "vllm") return "vLLM 0.32";
+  if (layout == "transformers") return "transformers 5";
+  return nullptr;
+}
+
+}  // namespace
 
 std::string attributes_json(const ModelSpec& spec, const std::optional<DType>& dtype,
-                            const Interval& layers, const std::optional<DraftOwns>& draft) {
+                            const Interval& layers, const CopyProgram& program,
+                            std::span<const std::string_view> others,
+                            const std::optional<DraftOwns>& draft) {
   using nlohmann::json;
   json attributes{
+      {"layout", program.layout},
+      {"layout_version", program.layout_version},
+      {"fits", engines_of(program.layout)},
+      {"served_whole", others},
       {"architecture", spec.architecture},
       {"model_type", spec.model_type},
       {"dtype", dtype ? json(dtype_name(*dtype)) : json(nullptr)},

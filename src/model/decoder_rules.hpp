@@ -33,6 +33,10 @@ inline constexpr Part kGateUpWeightParts[] = {
 inline constexpr Part kGateUpBiasParts[] = {
     {"mlp.gate_proj.bias", Split::kRows, extent::kIntermediate},
     {"mlp.up_proj.bias", Split::kRows, extent::kIntermediate}};
+// Stored as the engine holds it, gate above up.
+inline constexpr Part kFusedGateUpParts[] = {
+    {"mlp.gate_up_proj.weight", Split::kRows, extent::kIntermediate, extent::kHidden},
+    {"mlp.gate_up_proj.weight", Split::kRows, extent::kIntermediate, extent::kHidden}};
 inline constexpr Part kDownWeightPart[] = {
     {"mlp.down_proj.weight", Split::kColumns, extent::kHidden, extent::kIntermediate}};
 inline constexpr Part kDownBiasPart[] = {
@@ -45,8 +49,15 @@ inline constexpr Part kNormPart[] = {{"model.norm.weight", Split::kReplicated, e
 inline constexpr Part kHeadPart[] = {
     {"lm_head.weight", Split::kVocabRows, extent::kVocab, extent::kHidden}};
 
-inline constexpr std::string_view kMlpBiasRefusal =
-    "vLLM 0.32 refuses biased MLPs (mlp_bias) on more than one tensor-parallel rank";
+constexpr Rule in_transformers(Rule rule, const InTransformers& how) {
+  rule.transformers = how;
+  return rule;
+}
+// transformers' model has it, vLLM's has not.
+constexpr Rule not_in_vllm(Rule rule) {
+  rule.target = {};
+  return rule;
+}
 
 inline constexpr Rule kEmbedding{Scope::kFirstStage, "model.embed_tokens.weight", kEmbeddingPart};
 inline constexpr Rule kQkvWeight{Scope::kLayer, "self_attn.qkv_proj.weight", kQkvWeightParts};
@@ -59,12 +70,12 @@ inline constexpr Rule kOutputBias{Scope::kLayer, "self_attn.o_proj.bias", kOutpu
 inline constexpr Rule kQueryNorm{Scope::kLayer, "self_attn.q_norm.weight", kQueryNormPart};
 inline constexpr Rule kKeyNorm{Scope::kLayer, "self_attn.k_norm.weight", kKeyNormPart};
 inline constexpr Rule kGateUpWeight{Scope::kLayer, "mlp.gate_up_proj.weight", kGateUpWeightParts};
-inline constexpr Rule kGateUpBias{
-    Scope::kLayer,  "mlp.gate_up_proj.bias", kGateUpBiasParts, presence::kMlpBias, {},
-    kMlpBiasRefusal};
+inline constexpr Rule kGateUpBias{Scope::kLayer, "mlp.gate_up_proj.bias", kGateUpBiasParts,
+                                  presence::kMlpBias};
+inline constexpr Rule kFusedGateUp{Scope::kLayer, "mlp.gate_up_proj.weight", kFusedGateUpParts};
 inline constexpr Rule kDownWeight{Scope::kLayer, "mlp.down_proj.weight", kDownWeightPart};
-inline constexpr Rule kDownBias{
-    Scope::kLayer, "mlp.down_proj.bias", kDownBiasPart, presence::kMlpBias, {}, kMlpBiasRefusal};
+inline constexpr Rule kDownBias{Scope::kLayer, "mlp.down_proj.bias", kDownBiasPart,
+                                presence::kMlpBias};
 inline constexpr Rule kInputNorm{Scope::kLayer, "input_layernorm.weight", kInputNormPart};
 inline constexpr Rule kPostAttentionNorm{Scope::kLayer, "post_attention_layernorm.weight",
                                          kPostAttentionNormPart};

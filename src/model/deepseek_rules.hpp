@@ -68,6 +68,10 @@ inline constexpr Part kKeyValueUpPart[] = {
     {"self_attn.kv_b_proj.weight", Split::kQueryHeads, kKeyValueHeads, kKeyValueRank}};
 inline constexpr Part kOutputPart[] = {
     {"self_attn.o_proj.weight", Split::kColumns, extent::kHidden, kValueHeads}};
+inline constexpr Part kQueryDownBiasPart[] = {
+    {"self_attn.q_a_proj.bias", Split::kReplicated, kQueryRank}};
+inline constexpr Part kKeyValueDownBiasPart[] = {
+    {"self_attn.kv_a_proj_with_mqa.bias", Split::kReplicated, kKeyValueRankAndRope}};
 inline constexpr Part kScoreCorrectionPart[] = {
     {"mlp.gate.e_score_correction_bias", Split::kReplicated, extent::kExperts}};
 inline constexpr Part kSharedGateUpParts[] = {
@@ -88,7 +92,16 @@ constexpr Rule score_correction() {
   Rule rule =
       moe::sparse("mlp.gate.e_score_correction_bias", kScoreCorrectionPart, kScoreCorrection);
   rule.dtype = DType::kF32;
+  // transformers has it in its class for V3 alone, whatever topk_method says.
+  rule.transformers = {
+      .presence = [](const ModelSpec& s) { return s.architecture == "DeepseekV3ForCausalLM"; },
+      .kind = TensorKind::kBuffer};
   return rule;
+}
+
+// vLLM's projections have no biases.
+constexpr Rule bias_in_transformers(std::span<const Part> parts, Presence presence) {
+  return {.parts = parts, .presence = presence};
 }
 
 inline constexpr Rule kRules[] = {
@@ -113,6 +126,11 @@ inline constexpr Rule kRules[] = {
     wrapped("self_attn.mla_attn.kv_b_proj.weight", "self_attn.kv_b_proj.weight"),
     wrapped("self_attn.mla_attn.o_proj.weight", "self_attn.o_proj.weight"),
     wrapped("self_attn.mla_attn.mla_attn.kv_b_proj.weight", "self_attn.kv_b_proj.weight"),
+    bias_in_transformers(
+        kQueryDownBiasPart,
+        [](const ModelSpec& s) { return kQueryLatent(s) && presence::kAttentionBias(s); }),
+    bias_in_transformers(kKeyValueDownBiasPart, presence::kAttentionBias),
+    bias_in_transformers(decoder::kOutputBiasPart, presence::kAttentionBias),
     moe::dense(decoder::kGateUpWeight),
     moe::dense(decoder::kDownWeight),
     moe::kRouter,

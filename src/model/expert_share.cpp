@@ -13,24 +13,27 @@ namespace {
 
 // vLLM 0.32 config/parallel.py, All2AllBackend; "passthrough" is not for users to choose.
 // `sequence_parallel`: ParallelConfig.use_sequence_parallel_moe names it. `round_robin`:
-// FusedMoEParallelConfig.needs_round_robin_routing_tables does.
+// FusedMoEParallelConfig.needs_round_robin_routing_tables does. `hidden`: what its kernels want of
+// the hidden size (layers/fused_moe/prepare_finalize/, maybe_roundup_layer_hidden_size).
+enum class Hidden : std::uint8_t { kAny, kWholeAtoms, kListed };
 struct Backend {
   std::string_view name;
   bool sequence_parallel = false;
   bool round_robin = false;
+  Hidden hidden = Hidden::kAny;
 };
 constexpr auto kBackends = std::to_array<Backend>({
     {"allgather_reducescatter", true, false},
     // Gone from vLLM, which takes the one above for them.
     {"naive", true, false},
     {"pplx", true, false},
-    {"deepep_high_throughput", true, false},
-    {"deepep_low_latency", true, true},
-    {"deepep_v2", true, false},
+    {"deepep_high_throughput", true, false, Hidden::kWholeAtoms},
+    {"deepep_low_latency", true, true, Hidden::kListed},
+    {"deepep_v2", true, false, Hidden::kWholeAtoms},
     {"mori_high_throughput", true, false},
     {"mori_low_latency", true, false},
     {"moonep", false, false},
-    {"nixl_ep", true, true},
+    {"nixl_ep", true, true, Hidden::kListed},
     {"flashinfer_all2allv", false, false},
     {"flashinfer_nvlink_two_sided", false, false},
     {"flashinfer_nvlink_one_sided", true, false},
@@ -57,6 +60,22 @@ bool decides_shared_experts(const Family& family, const ModelSpec& spec,
            return rule.share == Share::kSharedExpert &&
                   (rule.presence == nullptr || rule.presence(spec));
          });
+}
+
+bool pads_experts(const ModelSpec& spec, const LayoutRequest& request, const ParallelSizes& sizes,
+                  DType dtype) {
+  constexpr std::int64_t kAtomBits = 512 * 8;
+  constexpr std::int64_t kListed[] = {2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192};
+  if (!spreads_experts(sizes) || sizes.dp == 1) return false;
+  switch (backend_of(request).hidden) {
+    case Hidden::kAny:
+      return false;
+    case Hidden::kWholeAtoms:
+      return spec.hidden_size * dtype_bits(dtype) % kAtomBits != 0;
+    case Hidden::kListed:
+      return std::ranges::find(kListed, spec.hidden_size) == std::end(kListed);
+  }
+  return false;
 }
 
 std::string_view placement_name(ExpertPlacement placement) noexcept {

@@ -47,6 +47,10 @@ LocalExperts local_experts(std::int64_t experts, int parts, int index,
 bool decides_shared_experts(const Family& family, const ModelSpec& spec,
                             const ParallelSizes& sizes);
 
+// Whether vLLM pads the experts' hidden size for its all-to-all kernels, which is not done here.
+bool pads_experts(const ModelSpec& spec, const LayoutRequest& request, const ParallelSizes& sizes,
+                  DType dtype);
+
 std::string_view placement_name(ExpertPlacement placement) noexcept;  // as the flag takes it
 // vLLM's names of --all2all-backend that a user may choose.
 std::vector<std::string_view> all2all_backends();

@@ -34,6 +34,11 @@ namespace preload::presence {
 inline constexpr Presence kAlways = nullptr;
 inline constexpr Presence kQkvBias = [](const ModelSpec& s) { return s.qkv_bias; };
 inline constexpr Presence kAttentionBias = [](const ModelSpec& s) { return s.attention_bias; };
+// transformers reads no other field, whatever vLLM makes of "bias" and "qkv_bias".
+inline constexpr Presence kAttentionBiasField = [](const ModelSpec& s) {
+  return s.config.flag("attention_bias");
+};
+inline constexpr Presence kNever = [](const ModelSpec&) { return false; };
 inline constexpr Presence kMlpBias = [](const ModelSpec& s) { return s.mlp_bias; };
 
 }  // namespace preload::presence

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <variant>
 
 #include "model/copy_program.hpp"
 #include "plan/shards.hpp"
@@ -63,17 +64,25 @@ enum class Share : std::uint8_t {
   kSharedExpert,  // as kModel, but whole on every rank under sequence-parallel MoE
 };
 
+// How transformers' model holds what a rule takes, after from_pretrained.
+struct InTransformers {
+  // Of all parts, and all experts, in one tensor; empty: each stored tensor under its own name.
+  std::string_view name = {};
+  Presence presence = nullptr;  // instead of the rule's
+  TensorKind kind = TensorKind::kParam;
+};
+
 // One of the engine's tensors: its parts one after the other along the first axis that is not the
 // experts'; or another name of one.
 struct Rule {
   Scope scope = Scope::kLayer;
-  std::string_view target;  // the engine's name, as `stored` within the layer
+  // The engine's name, as `stored` within the layer. Empty: vLLM has no such tensor and takes
+  // nothing of what is stored; transformers does.
+  std::string_view target = {};
   std::span<const Part> parts = {};
   Presence presence = nullptr;
   // With tie_word_embeddings this is another name of that target of the first stage.
   std::string_view tied_to = {};
-  // Why the engine refuses it on more than one tensor-parallel rank; empty when it does not.
-  std::string_view tp_refusal = {};
   Layers layers = Layers::kAll;
   Share share = Share::kModel;
   std::optional<DType> dtype = {};  // whatever --dtype says
@@ -82,6 +91,7 @@ struct Rule {
   // Left out where the checkpoint lacks it: of a draft the engine then takes the target's.
   bool if_stored = false;
   bool outside_block = false;  // see Draft::block
+  InTransformers transformers = {};
 };
 
 // What a family with experts adds.
@@ -110,6 +120,33 @@ struct Draft {
   std::string_view block = {};  // before the engine's names of a layer, as "mtp_block."
 };
 
+// What stands in a tensor's name for "model." and "lm_head.", with which rules are written.
+struct NamePrefixes {
+  std::string_view model = "model.";
+  std::string_view head = "lm_head.";
+};
+
+// Other parts of a multimodal model: the prefix of their stored names, and transformers' for it.
+struct OtherPart {
+  std::string_view stored;
+  std::string_view transformers;
+};
+
+// What a multimodal model adds, whose language model the rules are of. Its other parts are served
+// whole, as they are stored.
+struct Multimodal {
+  std::span<const NamePrefixes> stored = {};  // as checkpoints have it, one of these; empty: none
+  NamePrefixes vllm = {};
+  NamePrefixes transformers = {};
+  std::span<const OtherPart> others = {};  // a longer prefix before a shorter one
+};
+
+// What a config that leaves the field out means, where it is not 0 or false.
+struct ConfigDefault {
+  std::string_view field;
+  std::variant<bool, std::int64_t> value;
+};
+
 struct Family {
   std::string_view architecture;              // as config.json's "architectures" says
   std::string_view layer_prefix;              // "model.layers.", then the number, then "."
@@ -125,6 +162,11 @@ struct Family {
   Draft draft = {};
 
   bool is_draft() const noexcept { return draft.layers != nullptr; }
+  std::span<const ConfigDefault> defaults = {};
+  Multimodal multimodal = {};
+  // Tensors whose names contain this are float32 in a float16 model of transformers (its
+  // _keep_in_fp32_modules).
+  std::string_view float32_in_float16 = {};
 };
 
 // The family of an architecture; nullptr when there are no rules for it.

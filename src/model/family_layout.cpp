@@ -12,6 +12,22 @@
 #include "model/target_dtype.hpp"
 
 namespace preload {
+namespace {
+
+RuleStyle style_of(std::string_view layout) {
+  if (layout == "vllm") return RuleStyle::kEngine;
+  return layout == "transformers" ? RuleStyle::kTransformers : RuleStyle::kAsStored;
+}
+
+// The one type of the floats; nothing where each is as stored.
+std::optional<DType> layout_dtype(RuleStyle style, const Checkpoint& checkpoint,
+                                  const ModelSpec& spec, const std::optional<DType>& requested) {
+  if (style == RuleStyle::kEngine) return engine_dtype(checkpoint, spec, requested);
+  if (style == RuleStyle::kTransformers) return transformers_dtype(checkpoint, spec, requested);
+  return requested;
+}
+
+}  // namespace
 
 FamilyLayout::FamilyLayout(const Family& family, const Checkpoint& checkpoint,
                            const ModelSpec& spec, const LayoutRequest& request,
@@ -22,8 +38,8 @@ FamilyLayout::FamilyLayout(const Family& family, const Checkpoint& checkpoint,
       request_(request),
       sizes_(sizes),
       numbers_(family.is_draft() ? family.draft.layers(spec) : Interval{0, spec.num_hidden_layers}),
-      fused_(request.layout == "vllm"),
-      dtype_(fused_ ? engine_dtype(checkpoint, spec, request.dtype) : request.dtype),
+      style_(style_of(request.layout)),
+      dtype_(layout_dtype(style_, checkpoint, spec, request.dtype)),
       format_(std::move(format)) {
   Matcher(*this).run();
   // Layers whose tensors have the same types are alike in all that is reckoned.
@@ -83,6 +99,12 @@ LayoutNotes FamilyLayout::notes() const {
   if (!fallback.empty()) {
     notes.warnings.push_back(
         fmt::format("experts are placed linearly, not round-robin: {}", fallback));
+  }
+  if (style_ == RuleStyle::kEngine && dtype_ && pads_experts(spec_, request_, sizes_, *dtype_)) {
+    notes.warnings.push_back(fmt::format(
+        "--all2all-backend {} makes vLLM pad the experts' hidden_size {}, which is not built: an "
+        "engine with that backend will find other shapes",
+        request_.all2all_backend, spec_.hidden_size));
   }
   const int ranks = rank_share(coords_of(0, sizes_)).experts.ep_size;
   if (ranks > spec_.num_experts) {
@@ -164,10 +186,20 @@ std::size_t FamilyLayout::kind_of(std::int64_t layer) const {
 }
 
 std::string FamilyLayout::layer_name(std::int64_t layer) const {
-  return fmt::format("{}{}.", family_.layer_prefix, numbers_.begin + layer);
+  return fmt::format("{}{}.", with_prefixes(family_.layer_prefix, stored_names_),
+                     numbers_.begin + layer);
+}
+
+std::string FamilyLayout::target_layer_name(std::int64_t layer) const {
+  return fmt::format(
+      "{}{}.", with_prefixes(family_.layer_prefix, target_prefixes(family_, style_, stored_names_)),
+      numbers_.begin + layer);
 }
 
 RankShare FamilyLayout::rank_share(const RankCoords& rank) const {
+  if (style_ == RuleStyle::kTransformers) {  // every replica is whole
+    return {{1, 0}, expert_share(family_, spec_, request_, ParallelSizes{}, RankCoords{})};
+  }
   return {{sizes_.tp, rank.tp}, expert_share(family_, spec_, request_, sizes_, rank)};
 }
 
@@ -177,9 +209,9 @@ std::size_t FamilyLayout::sources_of(const LayoutPart& part) const noexcept {
 
 DType FamilyLayout::target_dtype(const LayoutRule& rule, DType stored) const noexcept {
   if (rule.dtype) return *rule.dtype;
-  if (rule.content == Content::kScale) return fused_ ? DType::kF32 : stored;
   if (rule.content == Content::kQuantised) return stored;
-  return fused_ ? *dtype_ : stored_or_cast(stored, dtype_);
+  if (rule.content == Content::kScale) return style_ == RuleStyle::kEngine ? DType::kF32 : stored;
+  return stored_or_cast(stored, dtype_);
 }
 
 DType FamilyLayout::stored_dtype(std::size_t source) const noexcept {

@@ -17,7 +17,7 @@
 namespace preload {
 
 // The layout of a family with rules: `vllm` takes each rule as one tensor, `hf` each stored tensor
-// that rules take something of.
+// that rules take something of, `transformers` what its model makes of it.
 class FamilyLayout final : public ModelLayout {
  public:
   FamilyLayout(const Family& family, const Checkpoint& checkpoint, const ModelSpec& spec,
@@ -56,7 +56,8 @@ class FamilyLayout final : public ModelLayout {
   RankShare rank_share(const RankCoords& rank) const;
   std::optional<DraftOwns> draft_owns() const;
   std::size_t kind_of(std::int64_t layer) const;     // of the two kinds that a model may have
-  std::string layer_name(std::int64_t layer) const;  // "model.layers.7."
+  std::string layer_name(std::int64_t layer) const;  // "model.layers.7.", as stored
+  std::string target_layer_name(std::int64_t layer) const;
   std::size_t sources_of(const LayoutPart& part) const noexcept;
   DType target_dtype(const LayoutRule& rule, DType stored) const noexcept;
   DType stored_dtype(std::size_t source) const noexcept;
@@ -78,10 +79,11 @@ class FamilyLayout final : public ModelLayout {
   const ModelSpec& spec_;
   const LayoutRequest request_;
   const ParallelSizes sizes_;
-  const Interval numbers_;                    // of all layers: where they begin, and how many
-  const bool fused_;                          // the engine's tensors, not the stored ones
+  const Interval numbers_;  // of all layers: where they begin, and how many
+  const RuleStyle style_;
   const std::optional<DType> dtype_;          // of all floats; unset: as stored
   const std::optional<WeightFormat> format_;  // of quantised weights
+  NamePrefixes stored_names_;                 // as the checkpoint has it
   Section first_section_;
   // Of layers with and without experts, with and without quantised weights: as they come. Instances
   // point to them.
@@ -93,6 +95,7 @@ class FamilyLayout final : public ModelLayout {
   Instance last_;
   std::vector<std::size_t> kinds_;  // of layers: one of each kind
   std::vector<LeftAlone> left_alone_;
+  std::vector<std::string_view> others_;  // prefixes of what is served whole beside the rules
 };
 
 }  // namespace preload

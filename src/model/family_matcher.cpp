@@ -34,6 +34,7 @@ FamilyLayout::Matcher::Matcher(FamilyLayout& layout)
 void FamilyLayout::Matcher::run() {
   check_numbers();
   throw_if_any();
+  choose_names();
   select_rules();
   throw_if_any();
   layout_.first_ = match(layout_.first_section_, "");
@@ -48,6 +49,8 @@ void FamilyLayout::Matcher::run() {
   leave_tied_alone();
   leave_draft_layers_alone();
   leave_target_alone();
+  leave_unused_alone();
+  serve_others();
   check_parallelism();
   sort_out();
   throw_if_any();
@@ -125,12 +128,35 @@ void FamilyLayout::Matcher::check_parallelism() {
   check_rules(layout_.last_section_);
 }
 
+// How the checkpoint calls what multimodal checkpoints have in several ways.
+void FamilyLayout::Matcher::choose_names() {
+  const auto& known = layout_.family_.multimodal.stored;
+  if (known.empty()) return;
+  layout_.stored_names_ = known.front();
+  for (const NamePrefixes& names : known) {
+    if (names_.find(with_prefixes("model.norm.weight", names))) layout_.stored_names_ = names;
+  }
+}
+
+void FamilyLayout::Matcher::adapt_to_transformers(std::vector<LayoutRule>& rules) const {
+  const std::string_view in_float32 = layout_.family_.float32_in_float16;
+  for (LayoutRule& rule : rules) {
+    const bool wide = !in_float32.empty() && layout_.dtype_ == DType::kF16 &&
+                      rule.target.find(in_float32) != std::string::npos;
+    if (wide) rule.dtype = DType::kF32;
+    if (rule.dtype == DType::kF32 && layout_.dtype_ == DType::kF64) rule.dtype = DType::kF64;
+    // Where both are stored transformers ties them only if they are equal: two tensors are right
+    // either way.
+    if (!rule.tied_to.empty() && names_.find(rule.parts.front().stored)) rule.tied_to.clear();
+  }
+}
+
 void FamilyLayout::Matcher::select_rules() {
-  const RuleStyle style = layout_.fused_ ? RuleStyle::kEngine : RuleStyle::kAsStored;
   const auto rules_of = [&](Scope scope, Layers layers) {
-    std::vector<LayoutRule> rules =
-        layout_rules(layout_.family_, layout_.spec_, scope, layers, style);
+    std::vector<LayoutRule> rules = layout_rules(layout_.family_, layout_.spec_, scope, layers,
+                                                 layout_.style_, layout_.stored_names_);
     if (scope != Scope::kLayer) drop_what_is_not_stored(rules, "");
+    if (layout_.style_ == RuleStyle::kTransformers) adapt_to_transformers(rules);
     check_extents(rules);
     return rules;
   };
@@ -190,9 +216,8 @@ const FamilyLayout::Section& FamilyLayout::Matcher::layer_section(std::size_t la
   const auto [at, is_new] = known_.try_emplace({kind, quantised});
   if (is_new) {
     Section& section = layout_.layer_sections_.emplace_back();
-    const RuleStyle style = layout_.fused_ ? RuleStyle::kEngine : RuleStyle::kAsStored;
-    section.rules = layout_.format_ ? with_scales(rules, quantised, *layout_.format_, style,
-                                                  layout_.family_.attention)
+    section.rules = layout_.format_ ? with_scales(rules, quantised, *layout_.format_,
+                                                  layout_.style_, layout_.family_.attention)
                                     : rules;
     count_sources(section);
     at->second = &section;
@@ -259,11 +284,11 @@ void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const Layou
              tensor.dtype == DType::kF8E4M3) {
     shapes_.push_back(fmt::format("{} is stored as {} without its {} beside it", tensor.name,
                                   dtype_name(tensor.dtype), layout_.format_->scale));
-  } else if (layout_.fused_ && !is_wide_float(tensor.dtype)) {
+  } else if (layout_.style_ != RuleStyle::kAsStored && !is_wide_float(tensor.dtype)) {
     shapes_.push_back(
-        fmt::format("{} is stored as {}, the vllm layout needs a float of 16 bits or "
+        fmt::format("{} is stored as {}, the {} layout needs a float of 16 bits or "
                     "more",
-                    tensor.name, dtype_name(tensor.dtype)));
+                    tensor.name, dtype_name(tensor.dtype), layout_.request_.layout));
   }
 }
 
@@ -284,10 +309,11 @@ void FamilyLayout::Matcher::leave_draft_layers_alone() {
   const std::int64_t drafts = field.empty() ? 0 : layout_.spec_.config.number(field);
   if (drafts == 0) return;
   const std::int64_t first = layout_.spec_.num_hidden_layers;
+  const std::string prefix = with_prefixes(layout_.family_.layer_prefix, layout_.stored_names_);
   for (std::size_t i = 0; i < reasons_.size(); ++i) {
     std::string_view name = layout_.checkpoint_.tensors[i].name;
-    if (!name.starts_with(layout_.family_.layer_prefix)) continue;
-    name.remove_prefix(layout_.family_.layer_prefix.size());
+    if (!name.starts_with(prefix)) continue;
+    name.remove_prefix(prefix.size());
     std::int64_t layer = -1;
     const auto end = std::from_chars(name.data(), name.data() + name.size(), layer).ptr;
     if (end != name.data() + name.size() && *end == '.' && layer >= first &&
@@ -311,6 +337,29 @@ void FamilyLayout::Matcher::leave_target_alone() {
       reasons_[i] = "of the target";
     } else if (layer > 0 && name.ends_with(".embed_tokens.weight")) {
       reasons_[i] = fmt::format("the engine takes that of layer {}", numbers.begin);
+    }
+  }
+}
+
+// What transformers' model has and vLLM's has not.
+void FamilyLayout::Matcher::leave_unused_alone() {
+  if (layout_.style_ == RuleStyle::kTransformers) return;
+  const std::string layer = with_prefixes(layout_.family_.layer_prefix, layout_.stored_names_);
+  for (const Rule& rule : layout_.family_.rules) {
+    // An untied head is no such thing: without it the logits would be others.
+    if (!rule.target.empty() || !rule.tied_to.empty()) continue;
+    const Presence presence = rule.presence;
+    if (presence != nullptr && !presence(layout_.spec_)) continue;
+    const std::int64_t layers = rule.scope == Scope::kLayer ? layout_.spec_.num_hidden_layers : 1;
+    for (const Part& part : rule.parts) {
+      for (std::int64_t i = 0; i < layers; ++i) {
+        const std::string name = rule.scope == Scope::kLayer
+                                     ? fmt::format("{}{}.{}", layer, i, part.stored)
+                                     : with_prefixes(part.stored, layout_.stored_names_);
+        if (const auto index = names_.find(name)) {
+          reasons_[*index] = "vLLM's model has no such parameter";
+        }
+      }
     }
   }
 }
@@ -341,6 +390,47 @@ void FamilyLayout::Matcher::drop_what_is_not_stored(std::vector<LayoutRule>& rul
              return find(prefix + part.stored).has_value();
            });
   });
+}
+
+// Other parts of a multimodal model are served as they are stored, where nothing is cut.
+void FamilyLayout::Matcher::serve_others() {
+  std::vector<std::string> refused;
+  std::vector<std::string> remedies;
+  for (std::uint32_t i = 0; i < reasons_.size(); ++i) {
+    const SourceTensor& tensor = layout_.checkpoint_.tensors[i];
+    const auto& others = layout_.family_.multimodal.others;
+    const auto other = std::ranges::find_if(
+        others, [&](const OtherPart& part) { return tensor.name.starts_with(part.stored); });
+    const bool ignored = std::ranges::any_of(
+        layout_.request_.ignore,
+        [&](const std::string& pattern) { return matches_glob(pattern, tensor.name); });
+    if (other == others.end() || ignored || consumed_[i] || !reasons_[i].empty()) continue;
+    if (layout_.sizes_.tp > 1 || layout_.sizes_.pp > 1) {
+      refused.push_back(tensor.name);
+      reasons_[i] = "refused";  // said once, below
+      std::string remedy = fmt::format("--ignore-tensor '{}*'", other->stored);
+      if (std::ranges::find(remedies, remedy) == remedies.end()) {
+        remedies.push_back(std::move(remedy));
+      }
+      continue;
+    }
+    std::string target = tensor.name;
+    if (layout_.style_ == RuleStyle::kTransformers) {
+      target = std::string(other->transformers).append(target.substr(other->stored.size()));
+    }
+    layout_.last_section_.rules.push_back(whole_rule(tensor, std::move(target)));
+    layout_.sources_.push_back(i);
+    consumed_[i] = true;
+    if (std::ranges::find(layout_.others_, other->stored) == layout_.others_.end()) {
+      layout_.others_.push_back(other->stored);
+    }
+  }
+  if (refused.empty()) return;
+  problems_.push_back(fmt::format(
+      "{} of the model's other parts, which are served whole, with --tensor-parallel-size and "
+      "--pipeline-parallel-size at 1: {}; the language model alone can be cut: leave them alone "
+      "with {}",
+      count_tensors(refused.size()), quote_list(refused, kListed), fmt::join(remedies, " ")));
 }
 
 void FamilyLayout::Matcher::sort_out() {
@@ -390,10 +480,9 @@ void FamilyLayout::Matcher::explain_missing() {
 
 void FamilyLayout::Matcher::throw_if_any() const {
   if (problems_.empty()) return;
-  throw Error(Errc::kModel,
-              fmt::format("{} ({}) cannot be served in the {} layout:\n  {}",
-                          layout_.checkpoint_.name, layout_.spec_.architecture,
-                          layout_.fused_ ? "vllm" : "hf", fmt::join(problems_, "\n  ")));
+  throw Error(Errc::kModel, fmt::format("{} ({}) cannot be served in the {} layout:\n  {}",
+                                        layout_.checkpoint_.name, layout_.spec_.architecture,
+                                        layout_.request_.layout, fmt::join(problems_, "\n  ")));
 }
 
 }  // namespace preload

@@ -20,7 +20,9 @@ class FamilyLayout::Matcher {
  private:
   void check_numbers();
   void check_parallelism();
+  void choose_names();
   void select_rules();
+  void adapt_to_transformers(std::vector<LayoutRule>& rules) const;
   void count_sources(Section& section);
   void check_extents(const std::vector<LayoutRule>& rules);
   const Section& layer_section(std::size_t layer, const std::string& prefix);
@@ -34,6 +36,8 @@ class FamilyLayout::Matcher {
   std::optional<std::uint32_t> find(const std::string& name) const;
   std::string stored_name(const std::string& name, const StoredName& names) const;
   void drop_what_is_not_stored(std::vector<LayoutRule>& rules, const std::string& prefix) const;
+  void leave_unused_alone();
+  void serve_others();
   void sort_out();
   void explain_missing();
   void throw_if_any() const;

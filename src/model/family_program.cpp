@@ -38,15 +38,15 @@ class FamilyLayout::Builder {
   CopyProgram run() && {
     const Interval layers = layout_.layers_of(rank_);
     program_.role = layout_.family_.is_draft() ? Role::kDraft : Role::kTarget;
-    program_.layout = layout_.fused_ ? "vllm" : "hf";
+    program_.layout = layout_.request_.layout;
     program_.left_alone = layout_.left_alone_;
     program_.attributes_json = attributes_json(
         layout_.spec_, layout_.dtype_, {layout_.numbers_.begin + layers.begin, layers.count},
-        layout_.draft_owns());
+        program_, layout_.others_, layout_.draft_owns());
     add_instance(layout_.first_,
                  [&](const LayoutRule& rule) { return layout_.has_first(rank_, rule); });
     for (std::int64_t layer = layers.begin; layer < layers.begin + layers.count; ++layer) {
-      prefix_ = layout_.layer_name(layer);
+      prefix_ = layout_.target_layer_name(layer);
       add_instance(layout_.layers_[static_cast<std::size_t>(layer)],
                    [](const LayoutRule&) { return true; });
     }
@@ -132,6 +132,12 @@ class FamilyLayout::Builder {
       rows += shards_.back().rows.extent;
     }
     const LayoutPart& front = rule.parts.front();
+    if (front.whole) {
+      tensor.shape = *front.whole;
+      tensor.strides = contiguous_strides(tensor.shape);
+      add_move(tensor, front, shards_.front(), *sources, experts, {0, 1, 1}, 0);
+      return;
+    }
     const std::int64_t columns = shards_.front().columns.extent;
     const bool turned = rule.as_stored && front.transposed;
     const Strides target = strides_of(rows, columns, turned);

@@ -60,7 +60,28 @@ View sliced_experts_view(const LayoutPart& part, const PartShard& shard) {
           1};
 }
 
-View view_of(const LayoutPart& part, const PartShard& shard, const ExpertShare& experts) {
+// A tensor that keeps its stored axes is no transposed one: its columns are its rows.
+std::pair<LayoutPart, PartShard> as_stored(LayoutPart part, PartShard shard) {
+  std::swap(part.rows, part.columns);
+  std::swap(part.row_block, part.column_block);
+  std::swap(shard.rows, shard.columns);
+  part.transposed = false;
+  // Slices are cut by the other axis; parts of one tensor lie side by side in each row.
+  shard.columns.stored.begin += std::exchange(part.first_row, 0);
+  part.columns = std::exchange(part.stored_rows, part.own_rows());
+  part.column_block = 1;
+  if (part.split != Split::kReplicated) {
+    part.split = part.split == Split::kColumns ? Split::kRows : Split::kColumns;
+  }
+  return {part, shard};
+}
+
+View view_of(const LayoutRule& rule, const LayoutPart& part, const PartShard& shard,
+             const ExpertShare& experts) {
+  if (rule.as_stored && part.transposed) {
+    const auto [plain, cut] = as_stored(part, shard);
+    return view_of(rule, plain, cut, experts);
+  }
   if (part.experts > 0) {
     return experts.tp_size == 1 ? whole_experts_view(part, experts.experts)
                                 : sliced_experts_view(part, shard);
@@ -162,7 +183,7 @@ class FamilyLayout::Reads {
     for (const std::uint32_t rank : ranks) {
       const RankShare& share = shares_[rank];
       const PartShard shard = shard_of(part, layout_.spec_, share.of(rule.share));
-      view = view_of(part, shard, share.experts);
+      view = view_of(rule, part, shard, share.experts);
       needs.push_back({rank, view.rows, view.columns});
     }
     sums.add(std::move(needs), view.row_elements, view.pieces, dtype_bits(dtype));

@@ -33,10 +33,18 @@ bool is_stored_layout(const LayoutRequest& request, const ParallelSizes& sizes) 
 
 std::unique_ptr<ModelLayout> open_layout(const Checkpoint& checkpoint, const ModelSpec& spec,
                                          const LayoutRequest& request, const ParallelSizes& sizes) {
-  if (request.layout != "vllm" && request.layout != "hf") {
-    throw Error(Errc::kModel, fmt::format("unknown layout '{}': use vllm or hf", request.layout));
+  if (request.layout != "vllm" && request.layout != "hf" && request.layout != "transformers") {
+    throw Error(Errc::kModel,
+                fmt::format("unknown layout '{}': use vllm, hf or transformers", request.layout));
   }
+  check_layout_sizes(request, sizes);
   const Family* family = find_family(spec.architecture);
+  if (request.layout == "transformers" && !spec.quantization.empty()) {
+    refuse(checkpoint, request, sizes,
+           fmt::format("its quantization_config says {}, and whether from_pretrained keeps such "
+                       "weights or turns them into floats depends on the device and its kernels",
+                       spec.quantization));
+  }
   const FormatChoice choice = spec.quantization.empty() ? FormatChoice{} : weight_format(spec);
   if (family != nullptr && choice.refusal.empty()) {
     return std::make_unique<FamilyLayout>(*family, checkpoint, spec, request, sizes, choice.format);
@@ -63,6 +71,27 @@ ModelSpec layout_spec(const Checkpoint& checkpoint, const LayoutRequest& request
                           draft_overrides(checkpoint.config_json, architecture));
   spec.target_vocab_size = request.draft->target_vocab_size;
   return spec;
+}
+
+void check_layout_sizes(const LayoutRequest& request, const ParallelSizes& sizes) {
+  if (request.layout != "transformers") return;
+  const auto refuse_flag = [](std::string_view flag, std::string_view what) {
+    throw Error(Errc::kUsage,
+                fmt::format("--layout transformers holds a whole model, as from_pretrained does, "
+                            "and {} {}: leave the flag out (--data-parallel-size makes replicas), "
+                            "or use --layout vllm or hf",
+                            flag, what));
+  };
+  if (sizes.tp > 1) {
+    refuse_flag(fmt::format("--tensor-parallel-size {}", sizes.tp), "would cut its tensors");
+  }
+  if (sizes.pp > 1) {
+    refuse_flag(fmt::format("--pipeline-parallel-size {}", sizes.pp), "would share out its layers");
+  }
+  if (sizes.expert_parallel && sizes.dp > 1) {
+    refuse_flag("--enable-expert-parallel",
+                fmt::format("with --data-parallel-size {} would share out its experts", sizes.dp));
+  }
 }
 
 CopyProgram make_program(const Checkpoint& checkpoint, const ModelSpec& spec,

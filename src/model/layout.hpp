@@ -17,7 +17,7 @@ enum class ExpertPlacement : std::uint8_t { kLinear, kRoundRobin };
 
 // What the user asks the weights to look like. The same on every rank.
 struct LayoutRequest {
-  std::string layout = "vllm";      // "vllm" or "hf"
+  std::string layout = "vllm";      // "vllm", "hf" or "transformers"
   std::optional<DType> dtype;       // --dtype; unset is auto
   std::vector<std::string> ignore;  // checkpoint tensors to leave alone (names or globs)
   ExpertPlacement placement = ExpertPlacement::kLinear;
@@ -37,6 +37,9 @@ ModelSpec layout_spec(const Checkpoint& checkpoint, const LayoutRequest& request
 CopyProgram make_program(const Checkpoint& checkpoint, const ModelSpec& spec,
                          const LayoutRequest& request, const ParallelSizes& sizes,
                          const RankCoords& rank);
+
+// Throws Error(kUsage) with the remedy when the layout has no shards of that kind.
+void check_layout_sizes(const LayoutRequest& request, const ParallelSizes& sizes);
 
 // Architectures with sharding rules, sorted: what a refusal lists.
 std::vector<std::string> known_architectures();

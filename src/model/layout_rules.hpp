@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/dims.hpp"
+#include "checkpoint/checkpoint.hpp"
 #include "model/family.hpp"
 #include "model/model_spec.hpp"
 
@@ -29,7 +29,8 @@ struct LayoutPart {
   bool transposed = false;
   std::optional<DType> exact;  // stored like this or not at all, as integers are
   bool per_expert = false;     // one stored tensor an expert
-  std::int64_t experts = 0;  // along the first axis of the stored tensor; 0: there is no such axis
+  std::int64_t experts = 0;   // along the first axis of the stored tensor; 0: there is no such axis
+  std::optional<Dims> whole;  // the stored tensor as it is, whatever its axes
 
   bool one_axis() const noexcept { return column_text.empty(); }
   std::int64_t own_rows() const noexcept { return (rows + row_block - 1) / row_block; }
@@ -55,7 +56,6 @@ struct LayoutRule {
   bool constant_vector = false;  // one element along an axis, not a scalar
   std::string alias_of;
   std::string tied_to;
-  std::string tp_refusal;
   TensorKind kind = TensorKind::kParam;
   bool if_stored = false;
 
@@ -63,14 +63,25 @@ struct LayoutRule {
   friend bool operator==(const LayoutRule&, const LayoutRule&) = default;
 };
 
+// Whose tensors a layout consists of.
 enum class RuleStyle : std::uint8_t {
-  kEngine,    // the rules' targets
-  kAsStored,  // the stored tensors that they take something of
+  kEngine,        // vLLM's: the rules' targets
+  kAsStored,      // the stored tensors that the rules take something of
+  kTransformers,  // those of transformers' model, never cut or padded
 };
 
-// The rules of one scope and one kind of layer that the config has.
+// The rules of one scope and one kind of layer that the config has. `stored` is how the checkpoint
+// calls what multimodal models have in several ways.
 std::vector<LayoutRule> layout_rules(const Family& family, const ModelSpec& spec, Scope scope,
-                                     Layers layers, RuleStyle style);
+                                     Layers layers, RuleStyle style, const NamePrefixes& stored);
+
+// How the names of a layout begin.
+NamePrefixes target_prefixes(const Family& family, RuleStyle style, const NamePrefixes& stored);
+// A name as rules are written, with these prefixes.
+std::string with_prefixes(std::string_view name, const NamePrefixes& prefixes);
+
+// A rule for a tensor that is served as it is stored.
+LayoutRule whole_rule(const SourceTensor& tensor, std::string target);
 
 // Parts of one name that follow each other take consecutive rows of one stored tensor.
 void place_rows(std::vector<LayoutPart>& parts);

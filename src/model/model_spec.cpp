@@ -53,9 +53,9 @@ ConfigField field_of(const json& value) {
   return field;
 }
 
-// What the top level does not state is taken from `text_config`, where multimodal configs keep the
-// language model's numbers.
-ConfigFields fields_of(const json& config, bool strict) {
+// What no level states is the family's default. What the top level does not state is taken from
+// `text_config`, where multimodal configs keep the language model's numbers.
+ConfigFields fields_of(const json& config, const Family* family) {
   std::map<std::string, ConfigField, std::less<>> fields;
   const auto add = [&](const json& object) {
     for (const auto& [name, value] : object.items()) {
@@ -65,7 +65,16 @@ ConfigFields fields_of(const json& config, bool strict) {
   add(config);
   const auto text = config.find("text_config");
   if (text != config.end() && text->is_object()) add(*text);
-  return {std::move(fields), strict};
+  if (family != nullptr) {
+    for (const ConfigDefault& missing : family->defaults) {
+      std::visit(
+          [&](const auto& value) {
+            fields.try_emplace(std::string(missing.field), field_of(json(value)));
+          },
+          missing.value);
+    }
+  }
+  return {std::move(fields), family != nullptr};
 }
 
 [[noreturn]] void refuse(const char* name, std::string_view wanted, const json& value) {
@@ -123,7 +132,7 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& ov
   if (!overrides_json.empty()) overlay(config, parse_object(overrides_json, "--hf-overrides"));
   ModelSpec spec;
   spec.architecture = architecture_of(config);
-  spec.config = fields_of(config, find_family(spec.architecture) != nullptr);
+  spec.config = fields_of(config, find_family(spec.architecture));
   const ConfigFields& fields = spec.config;
   spec.model_type = fields.text("model_type");
   spec.hidden_size = fields.number("hidden_size");

@@ -12,6 +12,9 @@ namespace preload::moe {
 
 inline constexpr std::string_view kGateUpTarget = "mlp.experts.routed_experts.w13_weight";
 inline constexpr std::string_view kDownTarget = "mlp.experts.routed_experts.w2_weight";
+// transformers 5 conversion_mapping.py, "qwen2_moe" and "mixtral".
+inline constexpr std::string_view kGateUpInTransformers = "mlp.experts.gate_up_proj";
+inline constexpr std::string_view kDownInTransformers = "mlp.experts.down_proj";
 
 inline constexpr Part kRouterPart[] = {
     {"mlp.gate.weight", Split::kReplicated, extent::kExperts, extent::kHidden}};
@@ -29,8 +32,12 @@ constexpr Rule sparse(std::string_view target, std::span<const Part> parts,
           .layers = Layers::kSparse,
           .share = share};
 }
-constexpr Rule experts(std::string_view target, std::span<const Part> parts) {
-  return sparse(target, parts, nullptr, Share::kExperts);
+// transformers holds an expert's tensor beside those of the others.
+constexpr Rule experts(std::string_view target, std::span<const Part> parts,
+                       std::string_view in_transformers = {}) {
+  Rule rule = sparse(target, parts, nullptr, Share::kExperts);
+  rule.transformers.name = in_transformers;
+  return rule;
 }
 // Another name of what the same layer holds.
 constexpr Rule alias(std::string_view target, std::string_view of, Presence presence = nullptr,
@@ -45,8 +52,9 @@ constexpr Rule dense(Rule rule) {
 
 inline constexpr Rule kRouter = sparse("mlp.gate.weight", kRouterPart);
 inline constexpr Rule kRouterOfExperts = alias("mlp.experts.gate.weight", "mlp.gate.weight");
-inline constexpr Rule kExpertGateUp = experts(kGateUpTarget, kExpertGateUpParts);
-inline constexpr Rule kExpertDown = experts(kDownTarget, kExpertDownPart);
+inline constexpr Rule kExpertGateUp =
+    experts(kGateUpTarget, kExpertGateUpParts, kGateUpInTransformers);
+inline constexpr Rule kExpertDown = experts(kDownTarget, kExpertDownPart, kDownInTransformers);
 
 // Qwen's shared expert, beside the routed ones: an MLP behind a gate of its own.
 inline constexpr Extent kSharedIntermediate{

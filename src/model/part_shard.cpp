@@ -131,7 +131,6 @@ std::vector<std::string> indivisible(const LayoutRule& rule, const ModelSpec& sp
                 "expert without --enable-expert-parallel",
                 ranks / share.model.size, share.model.size)
           : fmt::format("--tensor-parallel-size {}", ranks);
-  if (!rule.tp_refusal.empty()) reasons.push_back(rule.tp_refusal);
   for (const LayoutPart& part : rule.parts) {
     std::string reason = why_indivisible(part, spec, ranks, flags);
     if (!reason.empty()) reasons.push_back(std::move(reason));

@@ -41,7 +41,8 @@ CopyProgram StoredLayout::program(const RankCoords&) const {
   CopyProgram program;
   program.layout = "hf";
   program.left_alone = left_alone_;
-  program.attributes_json = attributes_json(spec_, dtype_, Interval{0, spec_.num_hidden_layers});
+  program.attributes_json =
+      attributes_json(spec_, dtype_, Interval{0, spec_.num_hidden_layers}, program, {});
   program.tensors.reserve(served_.size());
   for (const std::uint32_t index : served_) {
     const SourceTensor& source = checkpoint_.tensors[index];

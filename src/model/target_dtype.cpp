@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/target_dtype.hpp"
 
+#include <tuple>
+
 namespace preload {
 namespace {
 
@@ -29,6 +31,21 @@ DType engine_dtype(const Checkpoint& checkpoint, const ModelSpec& spec,
   if (!found) found = common_stored(checkpoint);
   const bool half = found == DType::kF16 || found == DType::kBF16;
   return half ? *found : DType::kBF16;
+}
+
+DType transformers_dtype(const Checkpoint& checkpoint, const ModelSpec& spec,
+                         const std::optional<DType>& requested) {
+  if (requested) return *requested;
+  if (spec.dtype) return *spec.dtype;
+  const SourceTensor* first = nullptr;
+  const auto key = [&](const SourceTensor& tensor) {
+    return std::tie(checkpoint.files[tensor.file].name, tensor.name);
+  };
+  for (const SourceTensor& tensor : checkpoint.tensors) {
+    if (!is_wide_float(tensor.dtype)) continue;
+    if (first == nullptr || key(tensor) < key(*first)) first = &tensor;
+  }
+  return first != nullptr ? first->dtype : DType::kF32;
 }
 
 DType stored_or_cast(DType stored, const std::optional<DType>& requested) noexcept {

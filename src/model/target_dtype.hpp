@@ -13,6 +13,12 @@ namespace preload {
 DType engine_dtype(const Checkpoint& checkpoint, const ModelSpec& spec,
                    const std::optional<DType>& requested);
 
+// The one type that the transformers layout holds its floats in: --dtype, else what transformers 5
+// makes of dtype="auto" (modeling_utils.py, _get_dtype): the config's type, else that of the first
+// float of the first file, in the order of the names.
+DType transformers_dtype(const Checkpoint& checkpoint, const ModelSpec& spec,
+                         const std::optional<DType>& requested);
+
 // The type a tensor has in the hf layout: as stored, unless --dtype casts a wide float.
 DType stored_or_cast(DType stored, const std::optional<DType>& requested) noexcept;
 

@@ -73,7 +73,7 @@ KeyFields key_fields(const ModelSpec& spec, const LayoutRequest& request,
     fields["dtype"] = dtype_name(*request.dtype);
   } else {
     // What auto came to: the one type of a fused layout, or the types as stored.
-    const bool uniform = program.layout == "vllm" && !program.tensors.empty();
+    const bool uniform = program.layout != "hf" && !program.tensors.empty();
     fields["dtype"] = uniform ? dtype_name(program.tensors.front().dtype) : "stored";
   }
   if (sizes.pp > 1) {
@@ -88,8 +88,10 @@ KeyFields key_fields(const ModelSpec& spec, const LayoutRequest& request,
   fields["heads"] = sizes.tp == 1 ? "all"
                                   : fmt::format("{}/{}x{}", spec.num_attention_heads,
                                                 spec.num_key_value_heads, spec.head_dim);
-  const bool tied = std::ranges::any_of(
-      program.tensors, [](const TargetTensor& tensor) { return tensor.alias.has_value(); });
+  const bool tied = spec.tie_word_embeddings &&
+                    std::ranges::any_of(program.tensors, [](const TargetTensor& tensor) {
+                      return tensor.alias.has_value();
+                    });
   fields["tied"] = tied ? "true" : "false";
   std::vector<std::string> ignored = request.ignore;
   std::ranges::sort(ignored);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "base/error.hpp"
@@ -108,9 +109,12 @@ class Planner {
     }
     op.row_bytes = whole_bytes(row_elements, source.dtype, tensor);
     whole_bytes(row_elements, tensor.dtype, tensor);
-    // The longest of the other axes becomes the rows; what is left is counted out.
+    // One of the other axes becomes the rows, what is left is counted out: of a transposed tensor
+    // the one along which it is stored, so that what is read lies together, else the longest.
     if (!axes.empty()) {
-      const auto rows = std::ranges::max_element(axes, {}, &Axis::size);
+      const auto rows = axes.back().source_stride == 1
+                            ? std::prev(axes.end())
+                            : std::ranges::max_element(axes, {}, &Axis::size);
       op.rows = static_cast<std::uint64_t>(rows->size);
       op.file_stride = whole_bytes(rows->source_stride, source.dtype, tensor);
       op.target_stride = whole_bytes(rows->target_stride, tensor.dtype, tensor);

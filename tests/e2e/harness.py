@@ -237,7 +237,7 @@ class Case(unittest.TestCase):
             self.assertEqual(got[name].shape, want.shape, f"{where}: {name}")
             self.assertTrue(np.array_equal(got[name], want), f"{where}: {name} differs")
 
-    def assert_serves_slices(self, model, layout="vllm", tp=1, pp=1, dp=1):
+    def assert_serves_slices(self, model, layout="vllm", tp=1, pp=1, dp=1, experts=()):
         """Every rank's dump equals what NumPy cuts from the model's definition, and `verify` agrees."""
         out = self.root / f"dump-{time.monotonic_ns()}"
         self.preload("attach", "--all", "--dump", out)
@@ -248,7 +248,7 @@ class Case(unittest.TestCase):
 
     def assert_dump_is_sliced(self, model, out, layout="vllm", tp=1, pp=1, dp=1):
         reference = [sys.executable, HERE / "reference_slicing.py", "--checkpoint", model, "--dump", out]
-        reference += ["--layout", layout, "--tp", tp, "--pp", pp, "--dp", dp]
+        reference += ["--layout", layout, "--tp", tp, "--pp", pp, "--dp", dp, *experts]
         done = subprocess.run(list(map(str, reference)), capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stderr)
 

@@ -2,25 +2,33 @@
 """The main job, end to end: ranks load a checkpoint, a client maps every rank's tensors, and they
 equal slices that NumPy cuts from the model's definition."""
 
+import pathlib
+import sys
 import unittest
 
 import harness
 from harness import checkpoint_tensors, make_llama, needs_mpi
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
+import layout_checkpoint  # noqa: E402
+
 SMALL = ["--hidden", 128, "--layers", 3, "--heads", 8, "--intermediate", 176]
 
 
 class Slices(harness.Case):
-    def check(self, model, layout, tp=1, pp=1, dp=1, **options):
+    def check(self, model, layout, tp=1, pp=1, dp=1, ep=False, round_robin=False, **options):
         """Serves `model`, compares every rank's dump with the reference, verifies, stops."""
         sizes = ["-tp", tp, "-pp", pp, "-dp", dp]
+        sizes += ["--enable-expert-parallel"] if ep else []
+        sizes += ["--expert-placement-strategy", "round_robin"] if round_robin else []
+        experts = ["--ep"] * ep + ["--round-robin"] * round_robin
         world = tp * pp * dp
         daemon = self.start(model, "--layout", layout, *sizes, ranks=world, **options).wait_ready()
         daemons = self.status()
         self.assertEqual([d["state"] for d in daemons], ["READY"] * world)
         self.assertEqual(sorted(d["global_rank"] for d in daemons), list(range(world)))
         self.assertEqual(len({d["job"] for d in daemons}), 1)
-        self.assert_serves_slices(model, layout, tp, pp, dp)
+        self.assert_serves_slices(model, layout, tp, pp, dp, experts)
         self.assert_stops_clean(daemon)
         return daemons
 
@@ -49,6 +57,35 @@ class Slices(harness.Case):
     def test_pipeline_stages_hold_their_own_layers(self):
         model = make_llama(self.root / "stages", *SMALL, "--kv-heads", 4, "--vocab", 515)
         self.check(model, "vllm", tp=2, pp=2)
+
+    @needs_mpi
+    def test_experts_are_sliced_or_spread_over_the_ranks_of_a_stage(self):
+        for family, layout, sizes in (
+            ("qwen3_moe", "vllm", {"dp": 2, "tp": 2}),
+            ("qwen3_moe", "hf", {"dp": 2, "tp": 1, "ep": True}),
+            ("qwen3_moe_7", "vllm", {"tp": 2, "ep": True}),
+            ("deepseek_v3", "vllm", {"pp": 2, "tp": 2, "ep": True}),
+            ("deepseek_v3", "hf", {"tp": 2, "ep": True, "round_robin": True}),
+            ("deepseek_v2", "vllm", {"dp": 2, "tp": 2, "ep": True}),
+            ("gpt_oss", "vllm", {"tp": 2}),
+        ):
+            with self.subTest(family, layout=layout, **sizes):
+                model = layout_checkpoint.write_family(str(self.root / "experts"), family)
+                self.check(model, layout, **sizes)
+
+    @needs_mpi
+    def test_experts_make_the_replicas_of_a_job_differ(self):
+        model = layout_checkpoint.write_family(str(self.root), "qwen3_moe")
+        keys = [d["key"] for d in self.check(model, "vllm", dp=2)]
+        self.assertEqual(len(set(keys)), 2)
+        self.assertFalse(set(keys) & {d["key"] for d in self.check(model, "vllm", dp=2, ep=True)})
+
+    @needs_mpi
+    def test_fewer_experts_than_ranks_are_refused(self):
+        model = layout_checkpoint.write_family(str(self.root), "mixtral")
+        daemon = self.start(model, "-dp", 5, "--enable-expert-parallel", ranks=5)
+        self.assertEqual(daemon.wait_end(), 3)
+        self.assertIn("4 experts are fewer than the 5 ranks", daemon.log)
 
     @needs_mpi
     def test_replicas_match_and_other_ranks_do_not(self):

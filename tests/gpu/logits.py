@@ -8,6 +8,9 @@
                                            line comes in on stdin
     logits.py write                        writes to a shared tensor; exit 42 when the GPU faults
 
+Any causal model of transformers, served in the layout hf where it holds the stored names, else in
+the layout transformers. --device host takes a daemon of `--device host` and computes on the CPU.
+
 attach, hold and write find the daemon by $PRELOAD_SOCKET_DIR. Each prints one JSON object, and
 exits 1 when logits differ in a single bit.
 """
@@ -23,45 +26,45 @@ import transformers
 LENGTH = 64
 
 
-def prompt() -> torch.Tensor:
+def prompt(model) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(0, 128000, (2, LENGTH), generator=generator).to("cuda")
+    tokens = torch.randint(0, model.config.vocab_size, (2, LENGTH), generator=generator)
+    return tokens.to(model.device)
 
 
 def logits_of(model) -> torch.Tensor:
     with torch.inference_mode():
-        return model(prompt()).logits.cpu()
+        return model(prompt(model)).logits.cpu()
 
 
 def build_on_meta(directory: str):
     config = transformers.AutoConfig.from_pretrained(directory)
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=config.dtype)
     return model.eval()
 
 
-def assign(model, tensors: dict) -> None:
+def assign(model, tensors: dict, device: str) -> None:
     """Puts the served tensors in place of the model's parameters; nothing may stay on meta."""
     model.load_state_dict(tensors, strict=True, assign=True)
-    # What the checkpoint does not hold is computed here, as transformers does.
-    rotary = type(model.model.rotary_emb)
-    model.model.rotary_emb = rotary(config=model.config, device=torch.device("cuda"))
+    # What no checkpoint holds is computed here, as from_pretrained does: on the CPU, then moved.
+    model.model.rotary_emb = type(model.model.rotary_emb)(config=model.config).to(device)
     left = [name for name, t in [*model.named_parameters(), *model.named_buffers()] if t.is_meta]
     if left:
         raise SystemExit(f"left on meta: {left}")
 
 
-def attach_model(directory: str):
+def attach_model(directory: str, device: str):
     import preload
 
-    torch.zeros(1, device="cuda")  # the engine's context is there before it attaches
+    torch.zeros(1, device=device)  # the engine's context is there before it attaches
     start = time.perf_counter()
-    shard = preload.attach(gpu=0)
+    shard = preload.attach(device="host:0" if device == "cpu" else "cuda:0")
     tensors = shard.torch()
     attached = time.perf_counter()
     model = build_on_meta(directory)
     built = time.perf_counter()
-    assign(model, tensors)
+    assign(model, tensors, device)
     assigned = time.perf_counter()
     times = {
         "tensors": len(tensors),
@@ -78,19 +81,23 @@ def report(result: dict) -> None:
         sys.exit(1)
 
 
-def run_reference(directory: str, out: str) -> None:
+def run_reference(directory: str, out: str, device: str) -> None:
     start = time.perf_counter()
-    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16)
-    model = model.to("cuda").eval()
-    torch.cuda.synchronize()
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype="auto")
+    model = model.to(device).eval()
+    if device != "cpu":
+        torch.cuda.synchronize()
     took = time.perf_counter() - start
     logits = logits_of(model)
     torch.save(logits, out)
-    report({"from_pretrained_s": round(took, 3), "finite": bool(torch.isfinite(logits).all())})
+    # A model that does not repeat its own logits could not be compared with: that is no pass.
+    repeats = torch.equal(logits, logits_of(model))
+    finite = bool(torch.isfinite(logits).all())
+    report({"from_pretrained_s": round(took, 3), "finite": finite, "equal": repeats and finite})
 
 
-def run_attach(directory: str, out: str, hold: bool) -> None:
-    shard, model, times = attach_model(directory)
+def run_attach(directory: str, out: str, device: str, hold: bool) -> None:
+    shard, model, times = attach_model(directory, device)
     expected = torch.load(out)
     equal = torch.equal(logits_of(model), expected)
     if hold:
@@ -98,7 +105,8 @@ def run_attach(directory: str, out: str, hold: bool) -> None:
         if not sys.stdin.readline():
             sys.exit(1)
         equal = equal and torch.equal(logits_of(model), expected)
-    report({**times, "bytes": shard.info.bytes, "equal": equal})
+    layout = shard.info.metadata["layout"]
+    report({**times, "layout": layout, "bytes": shard.info.bytes, "equal": equal})
 
 
 def run_write() -> None:
@@ -120,13 +128,15 @@ def main() -> None:
     parser.add_argument("mode", choices=("reference", "attach", "hold", "write"))
     parser.add_argument("model", nargs="?")
     parser.add_argument("out", nargs="?")
+    parser.add_argument("--device", choices=("cuda", "host"), default="cuda")
     args = parser.parse_args()
+    device = "cpu" if args.device == "host" else args.device
     if args.mode == "write":
         run_write()
     elif args.mode == "reference":
-        run_reference(args.model, args.out)
+        run_reference(args.model, args.out, device)
     else:
-        run_attach(args.model, args.out, hold=args.mode == "hold")
+        run_attach(args.model, args.out, device, hold=args.mode == "hold")
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ extern const Family gpt_oss{.architecture = "GptOssForCausalLM",
                             .ignored = kRotaryTables,
                             .experts = {.sparse = every_layer, .even = true},
                             .ends_on_every_stage = true,
-                            .attention = "attn.attn"};
+                            .attention = "attn.attn",
+                            .float32_in_float16 = "norm"};
 
 }  // namespace preload::families

@@ -6,13 +6,24 @@ namespace {
 
 using namespace decoder;
 
+// transformers' Mistral has no biases.
+constexpr InTransformers kBiases{.presence = presence::kNever};
+
 // vLLM 0.32 model_executor/models/mistral.py: MistralDecoderLayer is LlamaDecoderLayer with another
 // attention; the stored names are Hugging Face's (consolidated files are another format).
 constexpr Rule kRules[] = {
-    kEmbedding,    kQkvWeight,         qkv_bias(presence::kQkvBias),
-    kOutputWeight, kOutputBias,        kGateUpWeight,
-    kGateUpBias,   kDownWeight,        kDownBias,
-    kInputNorm,    kPostAttentionNorm, kNorm,
+    kEmbedding,
+    kQkvWeight,
+    in_transformers(qkv_bias(presence::kQkvBias), kBiases),
+    kOutputWeight,
+    in_transformers(kOutputBias, kBiases),
+    kGateUpWeight,
+    in_transformers(kGateUpBias, kBiases),
+    kDownWeight,
+    in_transformers(kDownBias, kBiases),
+    kInputNorm,
+    kPostAttentionNorm,
+    kNorm,
     kHead,
 };
 

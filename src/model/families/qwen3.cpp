@@ -9,10 +9,19 @@ using namespace decoder;
 // vLLM 0.32 model_executor/models/qwen3.py: norms over each head of q and k; attention_bias gives
 // q, k and v biases but o_proj none.
 constexpr Rule kRules[] = {
-    kEmbedding,         kQkvWeight,  qkv_bias(presence::kAttentionBias),
-    kOutputWeight,      kQueryNorm,  kKeyNorm,
-    kGateUpWeight,      kDownWeight, kInputNorm,
-    kPostAttentionNorm, kNorm,       kHead,
+    kEmbedding,
+    kQkvWeight,
+    qkv_bias(presence::kAttentionBias),
+    kOutputWeight,
+    not_in_vllm(kOutputBias),
+    kQueryNorm,
+    kKeyNorm,
+    kGateUpWeight,
+    kDownWeight,
+    kInputNorm,
+    kPostAttentionNorm,
+    kNorm,
+    kHead,
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ constexpr Rule kRules[] = {
     kQkvWeight,
     qkv_bias(presence::kAttentionBias),
     kOutputWeight,
+    not_in_vllm(kOutputBias),
     kQueryNorm,
     kKeyNorm,
     dense(kGateUpWeight),

@@ -174,7 +174,7 @@ class Plan(unittest.TestCase):
     def test_refuses_with_status_3_what_cannot_be_served(self):
         for arguments, text in (
             (["--model", self.bias, "-tp", "2"], "num_key_value_heads 3"),
-            (["--model", self.bias, "-tp", "2", "--layout", "hf"], "mlp_bias"),
+            (["--model", self.bias, "-tp", "2", "--layout", "hf"], "num_key_value_heads 3"),
             (["--model", self.tied, "--hf-overrides.vocab_size", "1004"], "vocab_size"),
             (["--model", self.tied, "--hf-overrides.tie_word_embeddings", "false"],
              "lm_head.weight"),

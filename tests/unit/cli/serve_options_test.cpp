@@ -87,9 +87,11 @@ TEST(ServeOptions, ReadEveryFlag) {
   EXPECT_EQ(serve.model.tp, 2);
   EXPECT_EQ(serve.model.pp, 3);
   EXPECT_EQ(serve.model.dp, 4);
-  EXPECT_EQ(serve.model.layout.layout, "hf");
-  EXPECT_EQ(serve.model.layout.dtype, DType::kF16);
-  EXPECT_EQ(serve.model.layout.ignore, std::vector<std::string>{"x*"});
+  LayoutRequest layout;
+  layout.layout = "hf";
+  layout.dtype = DType::kF16;
+  layout.ignore = {"x*"};
+  EXPECT_EQ(serve.model.layout, layout);
   EXPECT_EQ(serve.model.hf_overrides, R"({"a":1})");
   EXPECT_EQ(serve.model.open.revision, "v2");
   EXPECT_TRUE(serve.model.open.rebuild_index);
@@ -148,6 +150,41 @@ TEST(ServeOptions, TakeTheLogLevelFromTheEnvironmentUnlessAFlagGivesIt) {
   ::setenv("PRELOAD_LOG_LEVEL", "loud", 1);
   EXPECT_THROW(parse_serve_options({"--model", "m"}), Error);
   ::unsetenv("PRELOAD_LOG_LEVEL");
+}
+
+TEST(ServeOptions, ExpertsAndStagesAreSharedAsTold) {
+  const ServeOptions serve = parse_serve_options(
+      {"--model", "m", "-pp", "3", "--pipeline-layers", "10,11,11", "--enable_expert_parallel",
+       "--expert-placement-strategy", "round_robin", "--all2all-backend", "deepep_low_latency"});
+  const ParallelSizes sizes = job_sizes(serve.model, 12);
+  EXPECT_EQ(sizes, (ParallelSizes{4, 3, 1, true, {10, 11, 11}}));
+  EXPECT_EQ(serve.model.layout.placement, ExpertPlacement::kRoundRobin);
+  EXPECT_EQ(serve.model.layout.all2all_backend, "deepep_low_latency");
+}
+
+TEST(ServeOptions, WrongStagesAndBackendsAreNamed) {
+  const auto refusal = [](std::vector<std::string> flags) -> std::string {
+    flags.insert(flags.begin(), {"--model", "m"});
+    try {
+      parse_serve_options(flags);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::kUsage);
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  EXPECT_NE(refusal({"--pipeline-layers", "3,3"}).find("names 2 stages"), std::string::npos);
+  for (const char* layers : {"", "3,", ",3", "0,6", "3;3", "a"}) {
+    EXPECT_NE(refusal({"-pp", "2", "--pipeline-layers", layers}).find("--pipeline-layers"),
+              std::string::npos)
+        << layers;
+  }
+  EXPECT_NE(refusal({"--all2all-backend", "passthrough"}).find("deepep_low_latency"),
+            std::string::npos);
+  for (const char* flag : {"--enable-eplb", "--eplb-config.num_redundant_experts", "-dcp",
+                           "--decode_context_parallel_size", "--prefill-context-parallel-size=2"}) {
+    EXPECT_NE(refusal({flag, "2"}).find("is refused: "), std::string::npos) << flag;
+  }
 }
 
 }  // namespace

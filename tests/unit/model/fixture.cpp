@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -40,6 +41,15 @@ double decode(const std::byte* at, DType dtype) {
   return bits & 0x8000 ? -magnitude : magnitude;
 }
 
+// Rounds a finite value that float16 reaches to the nearest, ties to even.
+std::uint16_t half_bits(double value) {
+  const double magnitude = std::abs(value);
+  const int exponent = magnitude == 0 ? -14 : std::max(std::ilogb(magnitude), -14);
+  const double units = std::nearbyint(std::ldexp(magnitude, 10 - exponent));
+  const auto bits = static_cast<std::uint16_t>(((exponent + 14) << 10) + static_cast<int>(units));
+  return static_cast<std::uint16_t>(bits | (std::signbit(value) ? 0x8000U : 0U));
+}
+
 // Writes one finite wide float, rounded to nearest even.
 void encode(double value, DType dtype, std::byte* at) {
   const auto single = static_cast<float>(value);
@@ -47,9 +57,12 @@ void encode(double value, DType dtype, std::byte* at) {
     std::memcpy(at, &single, 4);
     return;
   }
-  if (dtype != DType::kBF16) throw std::logic_error("the interpreter writes F32 and BF16 only");
+  if (dtype != DType::kBF16 && dtype != DType::kF16) {
+    throw std::logic_error("the interpreter writes F32, F16 and BF16 only");
+  }
   const auto wide = std::bit_cast<std::uint32_t>(single);
-  const auto bits = static_cast<std::uint16_t>((wide + 0x7fffU + ((wide >> 16) & 1U)) >> 16);
+  const auto upper = static_cast<std::uint16_t>((wide + 0x7fffU + ((wide >> 16) & 1U)) >> 16);
+  const std::uint16_t bits = dtype == DType::kF16 ? half_bits(value) : upper;
   std::memcpy(at, &bits, 2);
 }
 
@@ -77,6 +90,19 @@ void copy_move(const Move& move, const SourceTensor& source, const Bytes& stored
       std::memcpy(write, read, to);
     }
   }
+}
+
+// Configs and stored tensors, by the fixture's name.
+const nlohmann::ordered_json& fixture_families() {
+  static const nlohmann::ordered_json families = [] {
+    nlohmann::ordered_json all = nlohmann::ordered_json::object();
+    for (const char* file : {"/families.json", "/families_more.json"}) {
+      std::ifstream in(std::string(PRELOAD_FIXTURES) + file);
+      all.update(nlohmann::ordered_json::parse(in).at("families"));
+    }
+    return all;
+  }();
+  return families;
 }
 
 }  // namespace
@@ -118,8 +144,7 @@ Checkpoint make_checkpoint(const std::string& config_json, const std::vector<Sto
 }
 
 Checkpoint fixture_checkpoint(const std::string& family) {
-  std::ifstream in(std::string(PRELOAD_FIXTURES) + "/families.json");
-  const auto spec = nlohmann::ordered_json::parse(in).at("families").at(family);
+  const nlohmann::ordered_json& spec = fixture_families().at(family);
   Checkpoint checkpoint;
   checkpoint.directory = "/fixtures/" + family;
   checkpoint.name = family;

@@ -93,6 +93,27 @@ TEST(VllmLayout, PutsQueryKeyAndValueOfTheRankUnderEachOther) {
   EXPECT_EQ(tensor_named(program, at + "qkv_proj.weight").shape, (Dims{32, 32}));
 }
 
+// vLLM's down projection adds its bias on one rank and holds it on all (RowParallelLinear).
+TEST(VllmLayout, BiasesOfAnMlpAreSlicedWithItsUnitsButForTheLast) {
+  std::vector<Stored> tensors = llama_tensors({});  // hidden 32, intermediate 48
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer) + ".mlp.";
+    tensors.push_back({at + "gate_proj.bias", DType::kBF16, {48}});
+    tensors.push_back({at + "up_proj.bias", DType::kBF16, {48}});
+    tensors.push_back({at + "down_proj.bias", DType::kBF16, {32}});
+  }
+  std::string config = llama_config({});
+  config.insert(1, R"("mlp_bias": true, )");
+  const Checkpoint checkpoint = make_checkpoint(config, tensors);
+  const CopyProgram program = program_of(checkpoint, "vllm", {1, 1, 2}, 1);
+  const TargetTensor& up = tensor_named(program, "model.layers.1.mlp.gate_up_proj.bias");
+  EXPECT_EQ(up.shape, Dims{48});
+  ASSERT_EQ(up.moves.size(), 2U);
+  EXPECT_EQ(up.moves[0].source_offset, 24);
+  EXPECT_EQ(up.moves[1].target_offset, 24);
+  EXPECT_EQ(tensor_named(program, "model.layers.1.mlp.down_proj.bias").shape, Dims{32});
+}
+
 TEST(VllmLayout, FillsARankThatHoldsPaddingAloneWithZeros) {
   LlamaSize size;
   size.heads = 8;

@@ -120,14 +120,6 @@ TEST(Refusals, SizesThatTensorParallelismCannotCut) {
   }
 }
 
-TEST(Refusals, BiasedMlpsOnSeveralRanksGiveTheEnginesReason) {
-  const Checkpoint checkpoint = fixture_checkpoint("llama_bias");
-  for (const std::string name : {"vllm", "hf"}) {
-    EXPECT_THAT(refusal(checkpoint, layout(name), {1, 1, 3}),
-                AllOf(HasSubstr("mlp_bias"), HasSubstr("vLLM 0.32 refuses")));
-  }
-}
-
 TEST(Refusals, FewerLayersThanStages) {
   EXPECT_THAT(refusal(llama_checkpoint({}), layout("vllm"), {1, 3, 1}),
               AllOf(HasSubstr("num_hidden_layers 2"), HasSubstr("--pipeline-parallel-size 3")));

@@ -52,6 +52,41 @@ TEST(Key, ADpFleetMatchesASingleReplica) {
   EXPECT_EQ(fields_of(checkpoint, {4, 1, 1}, 3), fields_of(checkpoint, {1, 1, 1}, 0));
 }
 
+TEST(Key, SharingExpertsMakesReplicasDiffer) {
+  const Checkpoint checkpoint = fixture_checkpoint("deepseek_v3");
+  ParallelSizes sizes{2, 1, 2};
+  const KeyFields sliced = fields_of(checkpoint, sizes, 2);
+  EXPECT_EQ(sliced.at("moe_tp_size"), "4");
+  EXPECT_EQ(sliced.at("moe_tp_rank"), "2");
+  EXPECT_EQ(sliced.at("ep_size"), "1");
+  EXPECT_EQ(sliced.at("tp_rank"), "0");
+  EXPECT_EQ(sliced.at("tied"), "false") << "other names of experts' tensors tie no head";
+  EXPECT_NE(sliced, fields_of(checkpoint, sizes, 0));
+  sizes.expert_parallel = true;
+  const KeyFields spread = fields_of(checkpoint, sizes, 2);
+  EXPECT_EQ(spread.at("moe_tp_size"), "1");
+  EXPECT_EQ(spread.at("ep_size"), "4");
+  EXPECT_EQ(spread.at("ep_rank"), "2");
+  EXPECT_NE(key_digest(spread), key_digest(sliced));
+}
+
+TEST(Key, NamesPlacementAndBackendWhereTheyTakeEffect) {
+  const Checkpoint checkpoint = fixture_checkpoint("deepseek_v3");
+  LayoutRequest dealt;
+  dealt.placement = ExpertPlacement::kRoundRobin;
+  dealt.all2all_backend = "nixl_ep";
+  ParallelSizes sizes{1, 1, 2};
+  sizes.expert_parallel = true;
+  EXPECT_EQ(fields_of(checkpoint, sizes, 0, dealt).at("expert_placement"), "round_robin");
+  EXPECT_EQ(fields_of(checkpoint, sizes, 0, dealt).at("all2all_backend"), "any");
+  EXPECT_NE(fields_of(checkpoint, sizes, 0, dealt), fields_of(checkpoint, sizes, 0));
+  sizes.dp = 2;
+  EXPECT_EQ(fields_of(checkpoint, sizes, 0, dealt).at("all2all_backend"), "nixl_ep");
+  // What does not take effect is no part of the key: mixtral has neither groups nor shared experts.
+  const Checkpoint mixtral = fixture_checkpoint("mixtral");
+  EXPECT_EQ(fields_of(mixtral, sizes, 0, dealt), fields_of(mixtral, sizes, 0));
+}
+
 TEST(Key, HoldsWhatSelectsBytesAndNamesIt) {
   const Checkpoint checkpoint = llama_checkpoint({});
   LayoutRequest hf;
@@ -130,7 +165,9 @@ TEST(ShardDescription, SurvivesItsJson) {
   shard.request.draft = DraftRequest{DraftMethod::kEagle3, 1003};
   shard.layout_version = 3;
   shard.role = Role::kDraft;
-  shard.sizes = {2, 3, 4};
+  shard.sizes = {2, 3, 4, true, {5, 6, 7}};
+  shard.request.placement = ExpertPlacement::kRoundRobin;
+  shard.request.all2all_backend = "nixl_ep";
   shard.rank = {7, 0, 1, 3, 5};
   shard.job = "job";
   shard.key = std::string(64, 'a');

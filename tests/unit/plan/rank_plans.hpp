@@ -27,9 +27,11 @@ struct RankPlans {
 
 // Of ranks [first, first + count).
 inline RankPlans plan_ranks(const Checkpoint& checkpoint, const ParallelSizes& sizes, int first,
-                            int count, std::string_view layout = "vllm") {
+                            int count, std::string_view layout = "vllm",
+                            ExpertPlacement placement = ExpertPlacement::kLinear) {
   LayoutRequest request;
   request.layout = layout;
+  request.placement = placement;
   RankPlans result;
   for (int rank = first; rank < first + count; ++rank) {
     result.programs.push_back(make_program(checkpoint, parse_model_spec(checkpoint.config_json, ""),

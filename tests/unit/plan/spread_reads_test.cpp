@@ -33,8 +33,10 @@ std::vector<Bytes> file_images(const Checkpoint& checkpoint) {
 struct Node : RankPlans {
   Checkpoint checkpoint;
 
-  Node(Checkpoint of, const ParallelSizes& sizes, std::string_view layout, int first, int count)
-      : RankPlans(plan_ranks(of, sizes, first, count, layout)), checkpoint(std::move(of)) {}
+  Node(Checkpoint of, const ParallelSizes& sizes, std::string_view layout, int first, int count,
+       ExpertPlacement placement = ExpertPlacement::kLinear)
+      : RankPlans(plan_ranks(of, sizes, first, count, layout, placement)),
+        checkpoint(std::move(of)) {}
 
   // Every rank's slabs after the reads, one element of the plans at a time.
   std::vector<std::vector<Bytes>> execute(const std::vector<ReadPlan>& reads) const {
@@ -199,6 +201,43 @@ TEST(SpreadReads, AreReckonedRightWithoutAPlan) {
         EXPECT_EQ(alone.read_bytes, apart[i].read_bytes);
         EXPECT_EQ(alone.gap_bytes, apart[i].gap_bytes);
         EXPECT_EQ(alone.gap_bytes > 0, sizes.tp > 1) << "columns of narrow matrices lie close";
+      }
+    }
+  }
+}
+
+// Experts in tensors of their own or in one, sliced or dealt out, transposed, and scales of blocks.
+TEST(SpreadReads, OfExpertsAreReckonedRightWithoutAPlan) {
+  for (const char* family :
+       {"mixtral", "qwen2_moe", "qwen3_moe_7", "deepseek_v3", "gpt_oss", "deepseek_v3_fp8"}) {
+    for (const bool expert_parallel : {false, true}) {
+      for (const std::string_view name : {"vllm", "hf"}) {
+        for (ParallelSizes sizes : {ParallelSizes{1, 1, 2}, {2, 1, 1}, {1, 2, 2}}) {
+          sizes.expert_parallel = expert_parallel;
+          SCOPED_TRACE(testing::Message()
+                       << family << " " << name << " dp " << sizes.dp << " pp " << sizes.pp
+                       << " tp " << sizes.tp << " ep " << expert_parallel);
+          LayoutRequest request;
+          request.layout = name;
+          request.placement = ExpertPlacement::kRoundRobin;
+          const Node node(fixture_checkpoint(family), sizes, name, 0, sizes.world(),
+                          request.placement);
+          expect_spread_right(node);
+          const ModelSpec spec = parse_model_spec(node.checkpoint.config_json, "");
+          const auto model = open_layout(node.checkpoint, spec, request, sizes);
+          std::vector<RankCoords> ranks;
+          for (int rank = 0; rank < sizes.world(); ++rank) ranks.push_back(coords_of(rank, sizes));
+          const std::vector<RankReads> reckoned = model->node_reads(ranks, 0);
+          std::uint64_t read = 0;
+          for (const RankReads& rank : reckoned) read += rank.read_bytes;
+          EXPECT_EQ(read, read_bytes(node.spread()));
+          const std::vector<ReadPlan> apart = node.apart();
+          for (std::size_t i = 0; i < apart.size(); ++i) {
+            const RankReads alone = model->node_reads({&ranks[i], 1}, 0).front();
+            EXPECT_EQ(alone.read_bytes, apart[i].read_bytes);
+            EXPECT_EQ(alone.gap_bytes, apart[i].gap_bytes);
+          }
+        }
       }
     }
   }

@@ -76,5 +76,16 @@ TEST(Topology, PlansSpreadRanksEvenlyOverNodes) {
   EXPECT_THROW(place_ranks(2, 0), Error);
 }
 
+TEST(Topology, ExpertRanksCountThroughTheRanksOfAStage) {
+  ParallelSizes sizes{2, 2, 2};
+  EXPECT_FALSE(coords_of(5, sizes).ep);
+  sizes.expert_parallel = true;
+  const int expected[] = {0, 1, 0, 1, 2, 3, 2, 3};
+  for (int rank = 0; rank < 8; ++rank) EXPECT_EQ(coords_of(rank, sizes).ep, expected[rank]) << rank;
+  sizes = {1, 2, 1};
+  sizes.expert_parallel = true;
+  EXPECT_FALSE(coords_of(1, sizes).ep) << "a stage of one rank spreads nothing";
+}
+
 }  // namespace
 }  // namespace preload::test
