@@ -215,6 +215,12 @@ const FamilyLayout::Section& FamilyLayout::Matcher::layer_section(std::size_t la
   }
   const auto [at, is_new] = known_.try_emplace({kind, quantised});
   if (is_new) {
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      std::string reason = quantised[i] ? why_not_built(rules[i], *layout_.format_) : "";
+      if (!reason.empty() && std::ranges::find(problems_, reason) == problems_.end()) {
+        problems_.push_back(std::move(reason));
+      }
+    }
     Section& section = layout_.layer_sections_.emplace_back();
     section.rules = layout_.format_ ? with_scales(rules, quantised, *layout_.format_,
                                                   layout_.style_, layout_.family_.attention)
@@ -267,7 +273,8 @@ void FamilyLayout::Matcher::match_source(const LayoutRule& rule, const LayoutPar
 void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const LayoutRule& rule,
                                          const LayoutPart& part) {
   const Dims wanted = stored_shape(part);
-  if (tensor.shape != wanted) {
+  const bool fits = part.scalar ? element_count(tensor.shape) == 1 : tensor.shape == wanted;
+  if (!fits) {
     shapes_.push_back(fmt::format("{} is {}, the config makes it {} ({})", tensor.name,
                                   to_string(tensor.shape), to_string(wanted),
                                   stored_shape_text(part)));

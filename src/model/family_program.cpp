@@ -149,6 +149,9 @@ class FamilyLayout::Builder {
       tensor.shape.push_back(rows);
       if (!front.one_axis()) tensor.shape.push_back(columns);
     }
+    if (rule.as_stored && front.scalar) {
+      tensor.shape = layout_.checkpoint_.tensors[*sources].shape;
+    }
     tensor.strides = contiguous_strides(tensor.shape);
     std::int64_t row = 0;
     for (std::size_t i = 0; i < rule.parts.size(); ++i) {

@@ -22,7 +22,7 @@ struct LayoutRequest {
   std::vector<std::string> ignore;  // checkpoint tensors to leave alone (names or globs)
   ExpertPlacement placement = ExpertPlacement::kLinear;
   std::string all2all_backend = "allgather_reducescatter";  // of expert parallelism
-  std::optional<DraftRequest> draft;  // set: not the model itself, but a draft for it
+  std::optional<DraftRequest> draft = {};  // set: not the model itself, but a draft for it
   friend bool operator==(const LayoutRequest&, const LayoutRequest&) = default;
 };
 

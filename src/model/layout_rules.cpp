@@ -163,6 +163,7 @@ void place_rows(std::vector<LayoutPart>& parts) {
 
 Dims stored_shape(const LayoutPart& part) {
   if (part.whole) return *part.whole;
+  if (part.scalar) return {};
   Dims shape{part.stored_rows};
   if (!part.one_axis()) shape.push_back(part.own_columns());
   if (part.transposed) shape = Dims{part.own_columns(), part.stored_rows};

@@ -28,6 +28,7 @@ struct LayoutPart {
   std::int64_t stored_rows = 1;  // of the whole stored tensor
   bool transposed = false;
   std::optional<DType> exact;  // stored like this or not at all, as integers are
+  bool scalar = false;         // stored as a scalar or as a single element
   bool per_expert = false;     // one stored tensor an expert
   std::int64_t experts = 0;   // along the first axis of the stored tensor; 0: there is no such axis
   std::optional<Dims> whole;  // the stored tensor as it is, whatever its axes

@@ -35,13 +35,20 @@ std::optional<std::pair<std::int64_t, std::int64_t>> block_of(const json& value)
 // DeepSeek's format. vLLM 0.32 layers/quantization/fp8.py and kv_cache.py: block scales are
 // weight_scale_inv; attention holds scales of -1 until calibrated ones are loaded.
 FormatChoice fp8_format(const json& config) {
-  const json& scheme = config.value("activation_scheme", json("dynamic"));
-  if (scheme != "dynamic") {
+  const json scheme = config.value("activation_scheme", json("dynamic"));
+  if (scheme != "dynamic" && scheme != "static") {
     return refused(fmt::format("fp8 with activation_scheme {} is not built", scheme.dump()));
   }
-  const auto block = block_of(config.value("weight_block_size", json()));
-  if (!block) return refused("fp8 without a weight_block_size of two numbers is not built");
-  WeightFormat format{"weight_scale_inv", block->first, block->second, {}};
+  WeightFormat format{.scale = "weight_scale", .per_weight = true};
+  if (const json size = config.value("weight_block_size", json()); !size.is_null()) {
+    const auto block = block_of(size);
+    if (!block) return refused("fp8 with a weight_block_size other than two numbers is not built");
+    if (scheme == "static") return refused("fp8 blocks with static input scales are not built");
+    format = {
+        .scale = "weight_scale_inv", .block_rows = block->first, .block_columns = block->second};
+  } else if (scheme == "static") {
+    format.input_scale = "input_scale";
+  }
   for (const char* name : {"q_scale", "k_scale", "v_scale", "prob_scale"}) {
     format.attention.push_back(constant(name, -1, false, std::nullopt));
   }
@@ -67,23 +74,27 @@ FormatChoice compressed_format(const json& config) {
                     "weights are",
                     kind));
   }
-  if (inputs.is_object() && inputs.value("dynamic", json()) != true) {
-    return refused("compressed-tensors with static input scales is not built");
-  }
   if (!config.value("kv_cache_scheme", json()).is_null()) {
     return refused("compressed-tensors with a kv_cache_scheme is not built");
   }
-  WeightFormat format{"weight_scale", 1, 0, {}};
-  const json& strategy = weights.value("strategy", json());
+  WeightFormat format{.scale = "weight_scale"};
+  const bool fixed = inputs.is_object() && inputs.value("dynamic", json()) != true;
+  const json strategy = weights.value("strategy", json());
   if (strategy == "block") {
     const auto block = block_of(weights.value("block_structure", json()));
     if (!block) return refused("compressed-tensors blocks without a block_structure are not built");
     format.block_rows = block->first;
     format.block_columns = block->second;
+  } else if (strategy == "tensor") {
+    format.per_weight = true;
   } else if (strategy != "channel") {
     return refused(fmt::format("compressed-tensors with the weight strategy {} is not built",
                                strategy.dump()));
   }
+  if (fixed && !format.per_weight) {
+    return refused("compressed-tensors with static input scales is built for tensor scales only");
+  }
+  if (fixed) format.input_scale = "input_scale";
   for (const char* name : {"k_scale", "v_scale", "q_scale"}) {
     format.attention.push_back(constant(name, 1, true, DType::kF32));
   }
@@ -94,21 +105,37 @@ FormatChoice compressed_format(const json& config) {
 }
 
 // "x.weight" as "x.<scale>", "w13_weight" as "w13_<scale>".
-std::string renamed(const std::string& name, const WeightFormat& format) {
+std::string renamed(const std::string& name, const std::string& scale) {
   constexpr std::string_view kWeight = "weight";
-  return name.substr(0, name.size() - kWeight.size()) + format.scale;
+  return name.substr(0, name.size() - kWeight.size()) + scale;
 }
 
-LayoutRule scale_rule(const LayoutRule& weight, const WeightFormat& format) {
+// A scale for all of a weight, the same on every rank.
+LayoutPart one_scale(const LayoutPart& weight) {
+  LayoutPart scale;
+  scale.stored = weight.stored;
+  scale.row_text = "one scale";
+  scale.scalar = true;
+  return scale;
+}
+
+LayoutRule scale_rule(const LayoutRule& weight, const WeightFormat& format, const std::string& name,
+                      bool whole) {
   LayoutRule scale = weight;
-  scale.target = renamed(weight.target, format);
+  scale.target = renamed(weight.target, name);
   scale.content = Content::kScale;
   scale.dtype.reset();
-  if (!weight.alias_of.empty()) scale.alias_of = renamed(weight.alias_of, format);
+  if (!weight.alias_of.empty()) scale.alias_of = renamed(weight.alias_of, name);
+  // What lies in one stored tensor has one scale.
+  if (whole && weight.as_stored) scale.parts.erase(scale.parts.begin() + 1, scale.parts.end());
   for (LayoutPart& part : scale.parts) {
-    part.stored = renamed(part.stored, format);
-    part.row_block = format.block_rows;
-    part.column_block = format.block_columns > 0 ? format.block_columns : part.columns;
+    if (whole) {
+      part = one_scale(part);
+    } else {
+      part.row_block = format.block_rows;
+      part.column_block = format.block_columns > 0 ? format.block_columns : part.columns;
+    }
+    part.stored = renamed(part.stored, name);
   }
   place_rows(scale.parts);
   return scale;
@@ -127,12 +154,24 @@ FormatChoice weight_format(const ModelSpec& spec) {
                   spec.quantization));
 }
 
+std::string why_not_built(const LayoutRule& rule, const WeightFormat& format) {
+  if (!format.per_weight || rule.as_stored) return {};
+  if (rule.share == Share::kExperts) return "experts with one scale for each weight are not built";
+  for (std::size_t i = 1; i < rule.parts.size(); ++i) {
+    if (rule.parts[i].stored == rule.parts.front().stored) {
+      return fmt::format("one scale for all of {}, which the engine takes apart, is not built",
+                         rule.parts.front().stored);
+    }
+  }
+  return {};
+}
+
 std::string scale_of(const LayoutRule& rule, const WeightFormat& format) {
   if (rule.parts.empty() || rule.parts.front().one_axis() ||
       !rule.parts.front().stored.ends_with("weight")) {
     return {};
   }
-  return renamed(rule.parts.front().stored, format);
+  return renamed(rule.parts.front().stored, format.scale);
 }
 
 std::vector<LayoutRule> with_scales(const std::vector<LayoutRule>& rules,
@@ -164,8 +203,11 @@ std::vector<LayoutRule> with_scales(const std::vector<LayoutRule>& rules,
     out.push_back(rules[i]);
     if (quantised[i] || (!rules[i].alias_of.empty() && is_quantised(rules[i].alias_of))) {
       out.back().content = Content::kQuantised;
-      LayoutRule scale = scale_rule(rules[i], format);
-      (gathers ? scales : out).push_back(std::move(scale));
+      std::vector<LayoutRule>& to = gathers ? scales : out;
+      to.push_back(scale_rule(rules[i], format, format.scale, format.per_weight));
+      if (!format.input_scale.empty()) {
+        to.push_back(scale_rule(rules[i], format, format.input_scale, true));
+      }
     }
     if (i != constants_behind) continue;
     for (LayoutRule rule : format.attention) {

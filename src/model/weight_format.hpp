@@ -16,8 +16,10 @@ struct WeightFormat {
   std::string scale;               // the scale's name instead of "weight"
   std::int64_t block_rows = 1;     // of a weight that share a scale
   std::int64_t block_columns = 0;  // 0: all of a row
+  bool per_weight = false;         // one scale for all of a weight
+  std::string input_scale = {};    // the scale of its input, one for all; empty: made at run time
   // What vLLM keeps beside every attention for a quantised KV cache, never loaded here.
-  std::vector<LayoutRule> attention;
+  std::vector<LayoutRule> attention = {};
   friend bool operator==(const WeightFormat&, const WeightFormat&) = default;
 };
 
@@ -33,6 +35,9 @@ FormatChoice weight_format(const ModelSpec& spec);
 std::vector<LayoutRule> with_scales(const std::vector<LayoutRule>& rules,
                                     const std::vector<bool>& quantised, const WeightFormat& format,
                                     RuleStyle style, std::string_view attention);
+
+// Why the engine's form of quantised weights like these is not built; empty: it is.
+std::string why_not_built(const LayoutRule& rule, const WeightFormat& format);
 
 // The stored name of the scale of a rule's first weight; empty when it can have none.
 std::string scale_of(const LayoutRule& rule, const WeightFormat& format);

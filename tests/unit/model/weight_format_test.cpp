@@ -42,7 +42,8 @@ std::string refused_format(const std::string& quantization_config) {
 
 TEST(WeightFormat, WhatIsNotUnderstoodIsRefusedByName) {
   EXPECT_THAT(refused_format(R"({"quant_method": "gptq"})"), HasSubstr("gptq"));
-  EXPECT_THAT(refused_format(R"({"quant_method": "fp8"})"), HasSubstr("weight_block_size"));
+  EXPECT_THAT(refused_format(R"({"quant_method": "fp8", "weight_block_size": 128})"),
+              HasSubstr("weight_block_size"));
   EXPECT_THAT(refused_format(R"({"quant_method": "fp8", "weight_block_size": [128, 128],
                                  "activation_scheme": "static"})"),
               HasSubstr("static"));
@@ -94,6 +95,70 @@ TEST(WeightFormat, AShardThatWouldCutABlockIsRefusedAsVllmDoes) {
   EXPECT_EQ(refusal(checkpoint, "vllm", 2), "nothing was refused");
   // The columns of an output projection: 512 of them make four blocks.
   EXPECT_THAT(refusal(checkpoint, "vllm", 8), HasSubstr("o_proj.weight_scale_inv"));
+}
+
+// A Llama whose projections are F8_E4M3 with a scale for each weight and, when static, its input.
+Checkpoint tensor_fp8(const std::string& quantization_config, bool fixed, const Dims& scale) {
+  std::vector<Stored> tensors;
+  for (const Stored& stored : llama_tensors({})) {
+    tensors.push_back(stored);
+    if (!stored.name.ends_with("_proj.weight")) continue;
+    tensors.back().dtype = DType::kF8E4M3;
+    const std::string at = stored.name.substr(0, stored.name.size() - 6);
+    tensors.push_back({at + "weight_scale", DType::kF32, scale});
+    if (fixed) tensors.push_back({at + "input_scale", DType::kF32, scale});
+  }
+  std::string config = llama_config({});
+  config.insert(1, "\"quantization_config\": " + quantization_config + ", ");
+  return make_checkpoint(config, tensors);
+}
+
+TEST(WeightFormat, AScaleForEachWeightIsOneElementOfTheFusedOnes) {
+  const std::string compressed =
+      R"({"quant_method": "compressed-tensors", "config_groups": {"g": {
+          "weights": {"num_bits": 8, "type": "float", "strategy": "tensor"},
+          "input_activations": {"dynamic": false}}}})";
+  for (const auto& [config, fixed] :
+       {std::pair<std::string, bool>{R"({"quant_method": "fp8"})", false},
+        {R"({"quant_method": "fp8", "activation_scheme": "static"})", true},
+        {compressed, true}}) {
+    SCOPED_TRACE(config);
+    const Checkpoint checkpoint = tensor_fp8(config, fixed, fixed ? Dims{1} : Dims{});
+    const CopyProgram program = program_of(checkpoint, "vllm", 2, 1);
+    const std::string at = "model.layers.1.self_attn.";
+    const TargetTensor& scale = tensor_named(program, at + "qkv_proj.weight_scale");
+    EXPECT_EQ(scale.shape, Dims{3});
+    EXPECT_EQ(scale.dtype, DType::kF32);
+    ASSERT_EQ(scale.moves.size(), 3U);
+    const char* parts[] = {"q_proj", "k_proj", "v_proj"};
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(checkpoint.tensors[scale.moves[i].source].name, at + parts[i] + ".weight_scale");
+      EXPECT_EQ(scale.moves[i].target_offset, static_cast<std::int64_t>(i));
+    }
+    EXPECT_EQ(tensor_named(program, at + "o_proj.weight_scale").shape, Dims{1});
+    const auto input =
+        std::ranges::find(program.tensors, at + "qkv_proj.input_scale", &TargetTensor::name);
+    EXPECT_EQ(input != program.tensors.end(), fixed);
+    const CopyProgram stored = program_of(checkpoint, "hf", 2, 1);
+    EXPECT_EQ(tensor_named(stored, at + "q_proj.weight_scale").shape, fixed ? Dims{1} : Dims{});
+    EXPECT_EQ(stored.tensors.size(), checkpoint.tensors.size());
+  }
+}
+
+TEST(WeightFormat, ExpertsWithAScaleForEachWeightAreRefused) {
+  Checkpoint checkpoint = fixture_checkpoint("deepseek_v3_fp8");
+  const std::string block = R"("weight_block_size":[128,128])";
+  const std::size_t at = checkpoint.config_json.find(block);
+  ASSERT_NE(at, std::string::npos);
+  checkpoint.config_json.replace(at, block.size(), R"("other":1)");
+  for (SourceTensor& tensor : checkpoint.tensors) {
+    if (tensor.name.ends_with("weight_scale_inv")) {
+      tensor.name.resize(tensor.name.size() - 4);
+      tensor.shape = {};
+    }
+  }
+  EXPECT_THAT(refusal(checkpoint, "vllm", 1), HasSubstr("experts with one scale for each weight"));
+  EXPECT_EQ(refusal(checkpoint, "hf", 2), "nothing was refused");
 }
 
 TEST(WeightFormat, AWeightWithoutItsScaleIsRefused) {
