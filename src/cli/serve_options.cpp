@@ -125,7 +125,10 @@ ModelOptions model_options(const ParsedOptions& options) {
   options.choice("layout", {"vllm", "hf", "transformers"});
   model.layout.layout = options.text("layout").value_or("vllm");
   model.layout.ignore = options.all("ignore-tensor");
-  check_layout_sizes(model.layout, {.pp = model.pp, .tp = model.tp});
+  check_layout_sizes(model.layout, {.dp = model.dp.value_or(1),
+                                    .pp = model.pp,
+                                    .tp = model.tp,
+                                    .expert_parallel = model.expert_parallel});
   model.hf_overrides = options.text("hf-overrides").value_or("");
   if (!model.hf_overrides.empty() &&
       !nlohmann::json::parse(model.hf_overrides, nullptr, false).is_object()) {
