@@ -87,7 +87,11 @@ TEST(ServeOptions, ReadEveryFlag) {
   EXPECT_EQ(serve.model.tp, 2);
   EXPECT_EQ(serve.model.pp, 3);
   EXPECT_EQ(serve.model.dp, 4);
-  EXPECT_EQ(serve.model.layout, (LayoutRequest{"hf", DType::kF16, {"x*"}}));
+  LayoutRequest layout;
+  layout.layout = "hf";
+  layout.dtype = DType::kF16;
+  layout.ignore = {"x*"};
+  EXPECT_EQ(serve.model.layout, layout);
   EXPECT_EQ(serve.model.hf_overrides, R"({"a":1})");
   EXPECT_EQ(serve.model.open.revision, "v2");
   EXPECT_TRUE(serve.model.open.rebuild_index);
@@ -108,7 +112,7 @@ TEST(ServeOptions, RefuseValuesThatAreSetButWrong) {
   EXPECT_THAT(refusal({"--device", "tpu"}), HasSubstr("--device must be one of cuda, host"));
   EXPECT_THAT(refusal({"--export", "shm"}), HasSubstr("--export must be one of vmm, cuda-ipc"));
   EXPECT_THAT(refusal({"--device", "host", "--export", "vmm"}), HasSubstr("--export"));
-  EXPECT_THAT(refusal({"--layout", "transformers"}), HasSubstr("vllm, hf"));
+  EXPECT_THAT(refusal({"--layout", "sglang"}), HasSubstr("vllm, transformers, hf"));
   EXPECT_THAT(refusal({"--load-format", "ipc_cache"}),
               AllOf(HasSubstr("ipc_cache"), HasSubstr("use auto or safetensors")));
   EXPECT_THAT(refusal({"--load-format", "hdf5"}), HasSubstr("auto, safetensors"));
