@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each rank must hold of dense decoders that differ from Llama: the part of
-reference_slicing.py for Gemma and Phi-3.
+reference_slicing.py for Gemma, Phi-3 and GLM-4.
 
 Gemma builds embeddings, final norm and head on every pipeline stage, and Gemma 2's head is its
-embeddings under no other name. Phi-3 stores q, k and v in one tensor, and gate and up in one.
+embeddings under no other name. Phi-3 stores q, k and v in one tensor, and gate and up in one, as
+GLM-4 does.
 """
 import numpy as np
 from reference_slicing import Rank
@@ -37,8 +38,13 @@ class Phi3(Rank):
         self.own_columns(prefix + "mlp.down_proj", self.unit_rows, out)
 
 
+class Glm4(Rank):
+    feed_forward = Phi3.feed_forward
+
+
 CLASSES = {
     "Gemma2ForCausalLM": Gemma2,
     "Gemma3ForCausalLM": Gemma3,
+    "Glm4ForCausalLM": Glm4,
     "Phi3ForCausalLM": Phi3,
 }
