@@ -402,7 +402,7 @@ void FamilyLayout::Matcher::drop_what_is_not_stored(std::vector<LayoutRule>& rul
 // Other parts of a multimodal model are served as they are stored, where nothing is cut.
 void FamilyLayout::Matcher::serve_others() {
   std::vector<std::string> refused;
-  std::string_view example;
+  std::vector<std::string> remedies;
   for (std::uint32_t i = 0; i < reasons_.size(); ++i) {
     const SourceTensor& tensor = layout_.checkpoint_.tensors[i];
     const auto& others = layout_.family_.multimodal.others;
@@ -415,7 +415,10 @@ void FamilyLayout::Matcher::serve_others() {
     if (layout_.sizes_.tp > 1 || layout_.sizes_.pp > 1) {
       refused.push_back(tensor.name);
       reasons_[i] = "refused";  // said once, below
-      example = other->stored;
+      std::string remedy = fmt::format("--ignore-tensor '{}*'", other->stored);
+      if (std::ranges::find(remedies, remedy) == remedies.end()) {
+        remedies.push_back(std::move(remedy));
+      }
       continue;
     }
     std::string target = tensor.name;
@@ -433,8 +436,8 @@ void FamilyLayout::Matcher::serve_others() {
   problems_.push_back(fmt::format(
       "{} of the model's other parts, which are served whole, with --tensor-parallel-size and "
       "--pipeline-parallel-size at 1: {}; the language model alone can be cut: leave them alone "
-      "with --ignore-tensor '{}*'",
-      count_tensors(refused.size()), quote_list(refused, kListed), example));
+      "with {}",
+      count_tensors(refused.size()), quote_list(refused, kListed), fmt::join(remedies, " ")));
 }
 
 void FamilyLayout::Matcher::sort_out() {

@@ -125,6 +125,7 @@ void RankJob::plan() {
       continue;
     }
     daemon->plan = std::move(*plan);
+    daemon->bytes = daemon->plan.load.slabs.total_bytes();
     daemon->progress.total_bytes = daemon->plan.reads.read_bytes;
     if (daemon->role.role == Role::kTarget) target = &daemon->plan;
     ++daemon;
@@ -170,11 +171,12 @@ void RankJob::load(RoleDaemon& daemon) {
     daemon.residency =
         build_residency(launch_, daemon.role, plan, result, sources, std::move(receipt));
   }
+  plan = {};  // serving takes none of it
 }
 
 std::uint64_t RankJob::bytes() const noexcept {
   std::uint64_t sum = 0;
-  for (const RoleDaemon& daemon : daemons_) sum += daemon.bytes();
+  for (const RoleDaemon& daemon : daemons_) sum += daemon.bytes;
   return sum;
 }
 

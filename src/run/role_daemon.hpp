@@ -16,11 +16,11 @@ namespace preload::run {
 struct RoleDaemon {
   explicit RoleDaemon(RankRole rank_role) : role(std::move(rank_role)) {}
   bool is_here() const noexcept { return role.coords.has_value(); }
-  std::uint64_t bytes() const noexcept { return plan.load.slabs.total_bytes(); }
 
   RankRole role;
-  Fd lock;  // empty where the rank holds nothing of the role
-  RankPlan plan;
+  Fd lock;                  // empty where the rank holds nothing of the role
+  RankPlan plan;            // until it is loaded
+  std::uint64_t bytes = 0;  // of its memory
   LoadProgress progress;
   std::unique_ptr<SlabMemory> memory;
   std::optional<Residency> residency;

@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <optional>
+#include <regex>
 #include <vector>
 
 #include "base/error.hpp"
@@ -20,13 +21,13 @@ namespace {
 constexpr auto kLayouts = std::to_array<std::string_view>({"vllm", "hf", "transformers"});
 
 struct Shape {
-  std::string_view column;
+  std::string_view name;
   ParallelSizes sizes;
 };
 // The smallest of each kind of parallelism.
 const Shape kShapes[] = {
-    {"alone", {1, 1, 1}}, {"tp", {1, 1, 2}},       {"pp", {1, 2, 1}},
-    {"dp", {2, 1, 1}},    {"ep", {2, 1, 1, true}},
+    {"one", {1, 1, 1}}, {"tp", {1, 1, 2}},       {"pp", {1, 2, 1}},
+    {"dp", {2, 1, 1}},  {"ep", {2, 1, 1, true}},
 };
 
 // Refusals by number, in the order in which the page comes to them.
@@ -36,7 +37,7 @@ class Footnotes {
     const auto at = std::ranges::find(texts_, text);
     const auto index = at - texts_.begin();
     if (at == texts_.end()) texts_.push_back(text);
-    return fmt::format("no [{}]", index + 1);
+    return fmt::format("[{}]", index + 1);
   }
   std::string list() const {
     std::string out;
@@ -50,26 +51,25 @@ class Footnotes {
   std::vector<std::string> texts_;
 };
 
-// A refusal without the specimen's name: what is behind the heading, or behind the first colon.
-std::string reason_of(const std::string& text) {
+// A refusal without its heading, which names the specimen.
+std::string reason_of(const std::string& text, const std::string& specimen) {
   std::string reason = text;
-  if (const std::size_t end = reason.find(":\n  "); end != std::string::npos) {
-    reason = reason.substr(end + 4);
-  } else if (const std::size_t colon = reason.find(": "); colon != std::string::npos) {
-    reason = reason.substr(colon + 2);
+  if (text.starts_with(specimen)) {
+    const std::size_t colon = reason.find(':');
+    reason = reason.substr(reason.find_first_not_of(" \n", colon + 1));
   }
-  for (std::size_t at = 0; (at = reason.find("\n  ", at)) != std::string::npos;) {
-    reason.replace(at, 3, "; ");
-  }
-  constexpr std::size_t kMost = 300;
-  if (reason.size() > kMost) reason = reason.substr(0, reason.rfind(' ', kMost)) + " …";
-  std::ranges::replace(reason, '|', '/');
-  return reason;
+  // Sizes that do not divide are said of all models; here they are the specimen's.
+  const std::regex size(R"x(\n[^\n]*(divisible by|must divide)[^\n]*)x");
+  const std::string others = std::regex_replace("\n" + reason, size, "");
+  if (others.size() > 1) reason = others.substr(others.find_first_not_of(" \n"));
+  reason = std::regex_replace(reason, std::regex("\n +"), "; ");
+  // Of many names the first is enough.
+  return std::regex_replace(reason, std::regex(R"x(("[^"]*"), "[^"]*"(, "[^"]*")*)x"), "$1, …");
 }
 
-// "yes", or "no" and the footnote: whether every rank gets a program.
-std::string verdict(const Checkpoint& checkpoint, std::string_view layout,
-                    const ParallelSizes& sizes, Footnotes& notes) {
+// Why not every rank gets a program; nothing when each does.
+std::optional<std::string> refusal(const Checkpoint& checkpoint, std::string_view layout,
+                                   const ParallelSizes& sizes) {
   LayoutRequest request;
   request.layout = layout;
   try {
@@ -77,17 +77,35 @@ std::string verdict(const Checkpoint& checkpoint, std::string_view layout,
     for (int rank = 0; rank < sizes.world(); ++rank) {
       make_program(checkpoint, spec, request, sizes, coords_of(rank, sizes));
     }
-    return "yes";
+    return std::nullopt;
   } catch (const Error& error) {
-    return notes.mark(reason_of(error.what()));
+    return reason_of(error.what(), checkpoint.name);
   }
 }
 
-std::string table(std::span<const Specimen> specimens, Footnotes& notes) {
-  std::string out = "| model | architecture | layout |";
-  std::string rule = "|---|---|---|";
+// "one, dp; no tp [1], pp [2]", or "no [1]".
+std::string cell(const Checkpoint& checkpoint, std::string_view layout, bool has_experts,
+                 Footnotes& notes) {
+  std::vector<std::string> served;
+  std::vector<std::string> refused;
   for (const Shape& shape : kShapes) {
-    out += fmt::format(" {} |", shape.column);
+    if (shape.sizes.expert_parallel && !has_experts) continue;
+    if (const auto why = refusal(checkpoint, layout, shape.sizes)) {
+      if (shape.sizes.world() == 1) return "no " + notes.mark(*why);
+      refused.push_back(fmt::format("{} {}", shape.name, notes.mark(*why)));
+    } else {
+      served.emplace_back(shape.name);
+    }
+  }
+  if (refused.empty()) return fmt::format("{}", fmt::join(served, ", "));
+  return fmt::format("{}; no {}", fmt::join(served, ", "), fmt::join(refused, ", "));
+}
+
+std::string table(std::span<const Specimen> specimens, Footnotes& notes) {
+  std::string out = "| model | architecture |";
+  std::string rule = "|---|---|";
+  for (const std::string_view layout : kLayouts) {
+    out += fmt::format(" `{}` |", layout);
     rule += "---|";
   }
   out += "\n" + rule + "\n";
@@ -96,16 +114,11 @@ std::string table(std::span<const Specimen> specimens, Footnotes& notes) {
     const ModelSpec spec = parse_model_spec(checkpoint.config_json, "");
     const Family* family = find_family(spec.architecture);
     const bool has_experts = family != nullptr && family->experts.sparse != nullptr;
+    out += fmt::format("| {} | {} |", specimen.model, spec.architecture);
     for (const std::string_view layout : kLayouts) {
-      const bool first = layout == kLayouts.front();
-      out += first ? fmt::format("| {} | {} | {} |", specimen.model, spec.architecture, layout)
-                   : fmt::format("| | | {} |", layout);
-      for (const Shape& shape : kShapes) {
-        const bool idle = shape.sizes.expert_parallel && !has_experts;
-        out += fmt::format(" {} |", idle ? "–" : verdict(checkpoint, layout, shape.sizes, notes));
-      }
-      out += "\n";
+      out += fmt::format(" {} |", cell(checkpoint, layout, has_experts, notes));
     }
+    out += "\n";
   }
   return out;
 }
@@ -126,13 +139,15 @@ std::string models_page() {
   std::string out =
       "# Models\n\n"
       "Made from the code by `cmake --build BUILD --target models_page`; a test fails when it is "
-      "stale. Each\nline was tried with a small checkpoint of that model: *alone* on one rank, "
-      "*tp* and *pp* on two, *dp* on two\nreplicas, *ep* on two replicas with "
-      "`--enable-expert-parallel` (– where there are no experts). Other sizes are\nrefused where "
-      "the engine refuses them: heads, rows or experts that do not divide. An architecture that "
-      "is not\nhere is served as stored, with `--layout hf` on one rank.\n\n"
-      "Layouts: `vllm` fits vLLM 0.32, `transformers` what transformers 5.16 to 5.19 hold after "
-      "`from_pretrained`, `hf` keeps the\nstored names. Adding a model: "
+      "stale. Each cell\nsays what a small checkpoint of that model was served with: *one* rank, "
+      "*tp* and *pp* of two, *dp* of two\nreplicas, *ep*: two replicas with "
+      "`--enable-expert-parallel`, where there are experts. They combine freely. What\ndoes not "
+      "divide (heads, rows, blocks, experts) is refused where the engine refuses it. An "
+      "architecture that is\nnot here is served as stored, with `--layout hf` on one rank.\n\n"
+      "`vllm` fits vLLM 0.32, `transformers` what `from_pretrained` of transformers 5 holds "
+      "(checked with 5.17 and 5.19); `hf` keeps\nthe stored names. Kimi-K2 opened with "
+      "`trust_remote_code` holds the stored "
+      "names too: `hf`;\n`transformers` is for transformers' own class. Adding a model: "
       "[adding-a-model.md](adding-a-model.md).\n\n## Families\n\n";
   out += table(family_specimens(), notes);
   out += "\n## Quantised checkpoints\n\n";

@@ -8,7 +8,7 @@ namespace {
 
 constexpr auto kFamilies = std::to_array<Specimen>({
     {"Llama 2, 3, 3.x", "llama"},
-    {"Llama with biases", "llama_bias"},
+    {"Llama with biased MLPs", "llama_bias"},
     {"Mistral", "mistral"},
     {"Mixtral", "mixtral"},
     {"Qwen2, Qwen2.5", "qwen2"},
@@ -22,6 +22,8 @@ constexpr auto kFamilies = std::to_array<Specimen>({
     {"DeepSeek-V2", "deepseek_v2"},
     {"DeepSeek-V3, R1, Kimi-K2", "deepseek_v3"},
     {"GPT-OSS, bf16", "gpt_oss"},
+    {"Granite", "granite"},
+    {"GLM-4", "glm4"},
 });
 
 constexpr auto kQuantised = std::to_array<Specimen>({

@@ -16,7 +16,6 @@ import json
 import pathlib
 
 import torch
-import transformers
 
 
 def entry(kind: str, tensor: torch.Tensor) -> list:
@@ -31,18 +30,24 @@ def held(model: torch.nn.Module) -> dict:
     return found | {n: entry("buffer", t) for n, t in model.named_buffers(remove_duplicate=False)}
 
 
+def as_text(tensors: dict) -> str:
+    """JSON, a tensor a line."""
+    lines = [f"{json.dumps(n)}: {json.dumps(t, separators=(',', ':'))}" for n, t in tensors.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("checkpoint", type=pathlib.Path, nargs="+")
     parser.add_argument("--dtype", default="auto")
     args = parser.parse_args()
+    import transformers
+
     for directory in args.checkpoint:
         model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=args.dtype)
         suffix = "" if args.dtype == "auto" else f".{args.dtype}"
-        lines = [f"{json.dumps(n)}: {json.dumps(t, separators=(',', ':'))}" for n, t in held(model).items()]
-        text = "{\n" + ",\n".join(lines) + "\n}\n"
-        (args.out / f"{directory.name}{suffix}.json").write_text(text)
+        (args.out / f"{directory.name}{suffix}.json").write_text(as_text(held(model)))
 
 
 if __name__ == "__main__":

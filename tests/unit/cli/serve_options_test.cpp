@@ -87,7 +87,11 @@ TEST(ServeOptions, ReadEveryFlag) {
   EXPECT_EQ(serve.model.tp, 2);
   EXPECT_EQ(serve.model.pp, 3);
   EXPECT_EQ(serve.model.dp, 4);
-  EXPECT_EQ(serve.model.layout, (LayoutRequest{"hf", DType::kF16, {"x*"}}));
+  LayoutRequest layout;
+  layout.layout = "hf";
+  layout.dtype = DType::kF16;
+  layout.ignore = {"x*"};
+  EXPECT_EQ(serve.model.layout, layout);
   EXPECT_EQ(serve.model.hf_overrides, R"({"a":1})");
   EXPECT_EQ(serve.model.open.revision, "v2");
   EXPECT_TRUE(serve.model.open.rebuild_index);

@@ -189,5 +189,55 @@ TEST(Gemma, UntiedHeadsAreRefusedWhereTheEngineHasNone) {
   EXPECT_FALSE(tensor_named(program, "lm_head.weight").alias);
 }
 
+// The parts of `program` whose names begin so, without that.
+std::vector<TargetTensor> without_prefix(const CopyProgram& program, const std::string& prefix) {
+  std::vector<TargetTensor> found;
+  for (TargetTensor tensor : program.tensors) {
+    if (!tensor.name.starts_with(prefix)) continue;
+    tensor.name.erase(0, prefix.size());
+    found.push_back(tensor);
+  }
+  return found;
+}
+
+TEST(Gemma, MultimodalCheckpointsServeTheLanguageModelUnderItsPrefix) {
+  for (const std::string name : {"gemma3_mm", "gemma3_mm_new"}) {
+    const Checkpoint checkpoint = fixture_checkpoint(name);
+    const CopyProgram program = program_of(checkpoint, "vllm", {1, 1, 1}, 0);
+    // vLLM has Gemma3ForCausalLM under language_model: embeddings, 10 tensors a layer, norm, head.
+    EXPECT_EQ(without_prefix(program, "language_model.").size(), 3U + 3U * 10U) << name;
+    EXPECT_TRUE(tensor_named(program, "language_model.lm_head.weight").alias) << name;
+    for (const SourceTensor& stored : checkpoint.tensors) {
+      if (stored.name.find("vision_tower") == std::string::npos) continue;
+      const TargetTensor& whole = tensor_named(program, stored.name);
+      EXPECT_EQ(whole.shape, stored.shape) << stored.name;
+      EXPECT_EQ(bytes_of(program, checkpoint, stored.name), rule_bytes(stored)) << stored.name;
+    }
+  }
+}
+
+TEST(Gemma, TheLanguageModelAloneOfAMultimodalCheckpointCanBeCut) {
+  const Checkpoint checkpoint = fixture_checkpoint("gemma3_mm");
+  const ModelSpec spec = parse_model_spec(checkpoint.config_json, "");
+  const ParallelSizes sizes{1, 2, 2};
+  LayoutRequest request;
+  try {
+    make_program(checkpoint, spec, request, sizes, coords_of(0, sizes));
+    ADD_FAILURE() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::kModel);
+    EXPECT_THAT(error.what(), HasSubstr("\"multi_modal_projector.mm_soft_emb_norm.weight\""));
+    EXPECT_THAT(error.what(), HasSubstr("--ignore-tensor 'multi_modal_projector.*' "
+                                        "--ignore-tensor 'vision_tower.vision_model.*'"));
+  }
+  request.ignore = {"multi_modal_projector.*", "vision_tower.*"};
+  for (int rank = 0; rank < 4; ++rank) {
+    const CopyProgram program =
+        make_program(checkpoint, spec, request, sizes, coords_of(rank, sizes));
+    EXPECT_EQ(without_prefix(program, "language_model.").size(), program.tensors.size());
+    EXPECT_EQ(tensor_named(program, "language_model.model.norm.weight").shape, (Dims{64}));
+  }
+}
+
 }  // namespace
 }  // namespace preload::test

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +8,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
+#include "base/error.hpp"
 #include "base/hash.hpp"
 #include "model/layout.hpp"
 #include "unit/model/fixture.hpp"
@@ -16,6 +19,8 @@ namespace preload::test {
 namespace {
 
 using nlohmann::ordered_json;
+using testing::AllOf;
+using testing::HasSubstr;
 
 const std::map<std::string, DType> kDtypes = {
     {"float16", DType::kF16}, {"bfloat16", DType::kBF16}, {"float32", DType::kF32}};
@@ -58,12 +63,22 @@ std::string digest(const Bytes& bytes) {
 }
 
 CopyProgram program_of(const Checkpoint& checkpoint, std::optional<DType> dtype,
-                       const ParallelSizes& sizes = {1, 1, 1}) {
+                       const ParallelSizes& sizes = {}, int rank = 0) {
   LayoutRequest request;
   request.layout = "transformers";
   request.dtype = dtype;
   return make_program(checkpoint, parse_model_spec(checkpoint.config_json, ""), request, sizes,
-                      coords_of(0, sizes));
+                      coords_of(rank, sizes));
+}
+
+// Code and text of the refusal.
+std::pair<Errc, std::string> refusal(const Checkpoint& checkpoint, const ParallelSizes& sizes) {
+  try {
+    program_of(checkpoint, std::nullopt, sizes);
+  } catch (const Error& error) {
+    return {error.code(), error.what()};
+  }
+  return {Errc::kInternal, "nothing was refused"};
 }
 
 TEST(TransformersLayout, HoldsEveryLoadedTensorThatTransformersHoldsByteForByte) {
@@ -104,6 +119,83 @@ TEST(TransformersLayout, FixturesCoverEveryArchitectureWithRules) {
   for (const std::string& architecture : known_architectures()) {
     EXPECT_TRUE(covered.contains(architecture)) << architecture;
   }
+}
+
+TEST(TransformersLayout, ReplicasAreWhole) {
+  for (const std::string family : {"llama", "mixtral", "deepseek_v3"}) {
+    const Checkpoint checkpoint = fixture_checkpoint(family);
+    const CopyProgram alone = program_of(checkpoint, std::nullopt);
+    EXPECT_EQ(program_of(checkpoint, std::nullopt, {2, 1, 1}, 1), alone) << family;
+  }
+}
+
+TEST(TransformersLayout, RefusesToCutWithTheRemedyAndTheStatusOfAWrongUse) {
+  struct Case {
+    ParallelSizes sizes;
+    std::string flag;
+  };
+  const Case cases[] = {{{1, 1, 2}, "--tensor-parallel-size 2"},
+                        {{1, 2, 1}, "--pipeline-parallel-size 2"},
+                        {{2, 1, 1, true}, "--enable-expert-parallel"}};
+  for (const Case& c : cases) {
+    const auto [code, text] = refusal(fixture_checkpoint("mixtral"), c.sizes);
+    EXPECT_EQ(exit_status(code), 2);
+    EXPECT_THAT(text, AllOf(HasSubstr(c.flag), HasSubstr("--layout vllm or hf")));
+  }
+}
+
+TEST(TransformersLayout, RefusesWhatItCannotPromise) {
+  EXPECT_THAT(
+      refusal(fixture_checkpoint("qwen3_fp8"), {}).second,
+      AllOf(HasSubstr("fp8"), HasSubstr("depends on the device"), HasSubstr("--layout hf")));
+  const Checkpoint unknown =
+      make_checkpoint(R"({"architectures": ["BertModel"]})", {{"w", DType::kF32, {4}}});
+  EXPECT_THAT(refusal(unknown, {}).second, AllOf(HasSubstr("BertModel"), HasSubstr("--layout hf")));
+}
+
+// transformers' Mistral has no biases, whatever the config says; vLLM's has.
+TEST(TransformersLayout, RefusesStoredTensorsThatItsModelHasNoPlaceFor) {
+  LlamaSize size;
+  nlohmann::json config = nlohmann::json::parse(llama_config(size));
+  config["architectures"] = {"MistralForCausalLM"};
+  config["attention_bias"] = true;
+  std::vector<Stored> tensors = llama_tensors(size);
+  for (int layer = 0; layer < size.layers; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer) + ".self_attn.";
+    tensors.push_back({at + "q_proj.bias", DType::kBF16, {size.heads * size.head_dim}});
+    for (const char* name : {"k_proj.bias", "v_proj.bias"}) {
+      tensors.push_back({at + name, DType::kBF16, {size.kv_heads * size.head_dim}});
+    }
+    tensors.push_back({at + "o_proj.bias", DType::kBF16, {size.hidden}});
+  }
+  const Checkpoint checkpoint = make_checkpoint(config.dump(), tensors);
+  EXPECT_THAT(refusal(checkpoint, {}).second,
+              HasSubstr("\"model.layers.0.self_attn.q_proj.bias\""));
+  LayoutRequest vllm;
+  EXPECT_NO_THROW(
+      make_program(checkpoint, parse_model_spec(checkpoint.config_json, ""), vllm, {}, {}));
+}
+
+TEST(TransformersLayout, TiedHeadsThatAreStoredAreTensorsOfTheirOwn) {
+  LlamaSize size;
+  size.tied = true;
+  std::vector<Stored> tensors = llama_tensors(size);
+  tensors.push_back({"lm_head.weight", DType::kBF16, {size.vocab, size.hidden}});
+  const Checkpoint stored = make_checkpoint(llama_config(size), tensors);
+  EXPECT_FALSE(tensor_named(program_of(stored, std::nullopt), "lm_head.weight").alias);
+  EXPECT_TRUE(
+      tensor_named(program_of(llama_checkpoint(size), std::nullopt), "lm_head.weight").alias);
+}
+
+TEST(TransformersLayout, SaysWhatItFits) {
+  const auto attributes = nlohmann::json::parse(
+      program_of(fixture_checkpoint("gemma3_mm"), std::nullopt).attributes_json);
+  EXPECT_EQ(attributes.at("layout"), "transformers");
+  EXPECT_EQ(attributes.at("layout_version"), 1);
+  EXPECT_EQ(attributes.at("fits"), "transformers 5");
+  EXPECT_EQ(attributes.at("dtype"), "BF16");
+  EXPECT_EQ(attributes.at("served_whole"),
+            (nlohmann::json{"multi_modal_projector.", "vision_tower.vision_model."}));
 }
 
 }  // namespace

@@ -107,8 +107,8 @@ TEST(VllmLayout, HoldsEveryParameterThatVllmHoldsByteForByte) {
     for (const TargetTensor& tensor : program.tensors) held.push_back(tensor.name);
     EXPECT_EQ(held, expected) << "names, in the engine's order";
   }
-  // 98 manifests; the smallest holds 7 parameters.
-  EXPECT_GE(checked, 98U * 7U);
+  // At least 112 manifests; the smallest holds 7 parameters.
+  EXPECT_GE(checked, 112U * 7U);
 }
 
 TEST(VllmLayout, FixturesCoverEveryKindOfParallelism) {
@@ -122,7 +122,7 @@ TEST(VllmLayout, FixturesCoverEveryKindOfParallelism) {
   }));
   EXPECT_TRUE(std::ranges::any_of(
       all, [](const Manifest& m) { return m.request.placement == ExpertPlacement::kRoundRobin; }));
-  EXPECT_EQ(all.size(), 98U);
+  EXPECT_GE(all.size(), 112U);
 }
 
 }  // namespace
