@@ -136,6 +136,8 @@ class Rank:
                 "post_attention_layernorm",
                 "pre_feedforward_layernorm",
                 "post_feedforward_layernorm",
+                "post_self_attn_layernorm",
+                "post_mlp_layernorm",
             ):
                 if f"{prefix}{module}.weight" in self.tensors:
                     out[f"{prefix}{module}.weight"] = self.take(f"{prefix}{module}.weight")
