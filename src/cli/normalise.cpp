@@ -64,8 +64,10 @@ const OptionSpec* find_option(std::string_view command, std::string_view name, b
 
 // Throws when the engine's flag is one that would change what is held.
 void refuse_engine_flag(const Spelling& spelling) {
+  if (spelling.name.empty()) return;
   for (const RefusedFlag& flag : refused_flags()) {
-    if ((spelling.is_long ? flag.name : flag.abbreviation) != spelling.name) continue;
+    const std::string_view name = spelling.is_long ? flag.name : flag.abbreviation;
+    if (name.empty() || name != spelling.name) continue;
     throw Error(Errc::kUsage, fmt::format("--{} is refused: {}", flag.name, flag.because));
   }
 }

@@ -84,19 +84,22 @@ class TensorStream {
   }
 
  private:
-  // From `at` of the stream to the end of the block or of the tensor there.
+  // One block from `at` of the stream, over the ends of tensors.
   void add_block(std::uint64_t at, std::string& text) const {
+    std::uint64_t left = kSampleBytes;
     for (const SourceTensor* tensor : tensors_) {
       if (at >= tensor->bytes) {
         at -= tensor->bytes;
         continue;
       }
-      std::vector<std::byte> buffer(std::min(kSampleBytes, tensor->bytes - at));
+      if (left == 0) return;
+      std::vector<std::byte> buffer(std::min(left, tensor->bytes - at));
       if (pread_full(fd_.get(), buffer, tensor->offset + at, "'" + path_ + "'") != buffer.size()) {
         throw Error(Errc::kCheckpoint, fmt::format("'{}' was cut short while it was read", path_));
       }
       text += fmt::format("{} {} {}\n", tensor->name, at, to_hex(hash_bytes(buffer, at)));
-      return;
+      left -= buffer.size();
+      at = 0;
     }
   }
 

@@ -10,9 +10,12 @@ namespace {
 
 json optional_json(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
-// What is JSON already; what is not (or is too large for a frame) is none.
-json embedded_json(const std::string& text) {
-  if (text.empty() || text.size() > kMaxReceiptBytes) return nullptr;
+// Beside a receipt in one frame.
+constexpr std::size_t kMaxShardBytes = 128 * 1024;
+
+// What is JSON already; what is not (or is too large for its frame) is none.
+json embedded_json(const std::string& text, std::size_t most = kMaxReceiptBytes) {
+  if (text.empty() || text.size() > most) return nullptr;
   json value = json::parse(text, nullptr, false);
   return value.is_discarded() ? json(nullptr) : value;
 }
@@ -38,7 +41,7 @@ std::string to_json(const DescribeReply& message) {
                     {"checkpoint", message.checkpoint},
                     {"fields", message.fields},
                     {"receipt", embedded_json(message.receipt_json)},
-                    {"shard", embedded_json(message.shard_json)},
+                    {"shard", embedded_json(message.shard_json, kMaxShardBytes)},
                     {"gpu_uuid", message.gpu_uuid},
                     {"slot", message.slot},
                     {"role", message.role},

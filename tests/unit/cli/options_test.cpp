@@ -61,7 +61,7 @@ TEST(Options, UnknownOnesAreRefusedWithASuggestion) {
                     HasSubstr("did you mean --json?"), HasSubstr("preload status --help")));
   EXPECT_THAT(refusal("status", {"--all"}), HasSubstr("unknown option --all"));
   EXPECT_THAT(refusal("plan", {"-xx", "1"}), HasSubstr("unknown option -xx"));
-  EXPECT_THAT(refusal("serve", {"--speculative-config", "{}"}), HasSubstr("unknown option"));
+  EXPECT_THAT(refusal("status", {"--speculative-config", "{}"}), HasSubstr("unknown option"));
   EXPECT_THAT(refusal("status", {"--nnodes", "2"}), HasSubstr("unknown option --nnodes"));
   EXPECT_THAT(refusal("plan", {"-=2"}), HasSubstr("unknown option -=2"));
   EXPECT_THAT(refusal("serve", {"--model.x", "{}"}), HasSubstr("unknown option --model.x"));

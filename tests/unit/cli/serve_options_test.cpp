@@ -112,7 +112,7 @@ TEST(ServeOptions, RefuseValuesThatAreSetButWrong) {
   EXPECT_THAT(refusal({"--device", "tpu"}), HasSubstr("--device must be one of cuda, host"));
   EXPECT_THAT(refusal({"--export", "shm"}), HasSubstr("--export must be one of vmm, cuda-ipc"));
   EXPECT_THAT(refusal({"--device", "host", "--export", "vmm"}), HasSubstr("--export"));
-  EXPECT_THAT(refusal({"--layout", "transformers"}), HasSubstr("vllm, hf"));
+  EXPECT_THAT(refusal({"--layout", "sglang"}), HasSubstr("vllm, transformers, hf"));
   EXPECT_THAT(refusal({"--load-format", "ipc_cache"}),
               AllOf(HasSubstr("ipc_cache"), HasSubstr("use auto or safetensors")));
   EXPECT_THAT(refusal({"--load-format", "hdf5"}), HasSubstr("auto, safetensors"));

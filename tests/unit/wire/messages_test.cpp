@@ -155,6 +155,12 @@ TEST(Messages, AReceiptThatWouldCrowdAFrameOutIsLeftOut) {
   status.checkpoint = kDigest;
   status.receipt_json = "[\"" + std::string(kMaxReceiptBytes, 'x') + "\"]";
   EXPECT_LT(to_json(status).size(), 4096U);
+  DescribeReply reply;
+  reply.receipt_json = "[\"" + std::string(kMaxReceiptBytes - 4, 'x') + "\"]";
+  reply.shard_json = reply.receipt_json;  // both do not fit
+  EXPECT_LT(to_json(reply).size(), 700U * 1024);
+  EXPECT_TRUE(json::parse(to_json(reply))["shard"].is_null());
+  EXPECT_FALSE(json::parse(to_json(reply))["receipt"].is_null());
   status.receipt_json = "not json";
   EXPECT_TRUE(json::parse(to_json(status))["evidence"]["receipt"].is_null());
 }
