@@ -42,6 +42,8 @@ class FamilyLayout::Matcher {
   void explain_missing();
   void throw_if_any() const;
 
+  static constexpr std::size_t kListed = 64;  // names in one line of a refusal
+
   FamilyLayout& layout_;
   TensorNames names_;
   std::array<std::vector<LayoutRule>, 2> layer_rules_;  // by kind_of

@@ -116,6 +116,7 @@ LayoutPart one_scale(const LayoutPart& weight) {
   scale.stored = weight.stored;
   scale.row_text = "one scale";
   scale.scalar = true;
+  scale.per_expert = weight.per_expert;
   return scale;
 }
 

@@ -22,7 +22,15 @@ class Gemma2(Gemma3):
         return out
 
 
-class Phi3(Rank):
+class Glm4(Rank):
+    def feed_forward(self, layer, prefix, out):
+        units = self.config["intermediate_size"]
+        both = np.concatenate([self.unit_rows, units + self.unit_rows])
+        self.own_rows(prefix + "mlp.gate_up_proj", both, out)
+        self.own_columns(prefix + "mlp.down_proj", self.unit_rows, out)
+
+
+class Phi3(Glm4):
     def attention(self, prefix, out):
         config = self.config
         query = config["num_attention_heads"] * self.head_dim
@@ -30,12 +38,6 @@ class Phi3(Rank):
         parts = [self.query_rows, query + self.kv_rows, query + key + self.kv_rows]
         self.own_rows(prefix + "self_attn.qkv_proj", np.concatenate(parts), out)
         self.own_columns(prefix + "self_attn.o_proj", self.query_rows, out)
-
-    def feed_forward(self, layer, prefix, out):
-        units = self.config["intermediate_size"]
-        both = np.concatenate([self.unit_rows, units + self.unit_rows])
-        self.own_rows(prefix + "mlp.gate_up_proj", both, out)
-        self.own_columns(prefix + "mlp.down_proj", self.unit_rows, out)
 
 
 class Glm4(Rank):
