@@ -122,7 +122,7 @@ ModelOptions model_options(const ParsedOptions& options) {
   model.open.rebuild_index = options.has("rebuild-index");
   check_load_format(options);
   model.layout.dtype = parse_dtype(options.text("dtype").value_or("auto"));
-  options.choice("layout", {"vllm", "hf", "transformers"});
+  options.choice("layout", {"vllm", "transformers", "hf"});
   model.layout.layout = options.text("layout").value_or("vllm");
   model.layout.ignore = options.all("ignore-tensor");
   check_layout_sizes(model.layout, {.pp = model.pp, .tp = model.tp});
