@@ -101,9 +101,11 @@ void FamilyLayout::Matcher::serve_others() {
     const auto& others = layout_.family_.multimodal.others;
     const auto other = std::ranges::find_if(
         others, [&](const OtherPart& part) { return tensor.name.starts_with(part.stored); });
-    const bool ignored = std::ranges::any_of(
-        layout_.request_.ignore,
-        [&](const std::string& pattern) { return matches_glob(pattern, tensor.name); });
+    const auto matches = [&](std::string_view pattern) {
+      return matches_glob(pattern, tensor.name);
+    };
+    const bool ignored = std::ranges::any_of(layout_.request_.ignore, matches) ||
+                         std::ranges::any_of(layout_.family_.ignored, matches);
     if (other == others.end() || ignored || consumed_[i] || !reasons_[i].empty()) continue;
     if (layout_.sizes_.tp > 1 || layout_.sizes_.pp > 1) {
       refused.push_back(tensor.name);

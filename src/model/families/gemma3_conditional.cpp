@@ -18,6 +18,9 @@ constexpr OtherPart kOthers[] = {
     {"model.multi_modal_projector.", "model.multi_modal_projector."},
 };
 
+// Older exports hold the vision tower's positions, 0, 1, 2 and so on, too.
+constexpr std::string_view kIgnored[] = {"*rotary_emb.inv_freq", "*.embeddings.position_ids"};
+
 }  // namespace
 
 // vLLM 0.32 model_executor/models/gemma3_mm.py: Gemma 3 with its vision tower.
@@ -25,7 +28,7 @@ extern const Family gemma3_conditional{
     .architecture = "Gemma3ForConditionalGeneration",
     .layer_prefix = decoder::kLayerPrefix,
     .rules = gemma::kGemma3Rules,
-    .ignored = decoder::kRotaryTables,
+    .ignored = kIgnored,
     .ends_on_every_stage = true,
     .defaults = gemma::kDefaults,
     .multimodal = {.stored = kStored,

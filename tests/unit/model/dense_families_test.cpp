@@ -220,6 +220,19 @@ TEST(Gemma, MultimodalCheckpointsServeTheLanguageModelUnderItsPrefix) {
   }
 }
 
+TEST(Gemma, PositionsOfTheVisionTowerAreLeftAlone) {
+  Checkpoint checkpoint = fixture_checkpoint("gemma3_mm");
+  SourceTensor positions = checkpoint.tensors.back();
+  positions.name = "vision_tower.vision_model.embeddings.position_ids";
+  positions.dtype = DType::kI64;
+  positions.shape = {1, 4};
+  positions.bytes = 32;
+  checkpoint.tensors.push_back(positions);
+  const CopyProgram program = program_of(checkpoint, "transformers", {1, 1, 1}, 0);
+  ASSERT_EQ(program.left_alone.size(), 1U);
+  EXPECT_EQ(checkpoint.tensors[program.left_alone[0].source].name, positions.name);
+}
+
 TEST(Gemma, TheLanguageModelAloneOfAMultimodalCheckpointCanBeCut) {
   const Checkpoint checkpoint = fixture_checkpoint("gemma3_mm");
   const ModelSpec spec = parse_model_spec(checkpoint.config_json, "");
