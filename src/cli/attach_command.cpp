@@ -45,7 +45,9 @@ ordered_json shard_json(const LocalShard& shard, bool with_tensors) {
   json["tp"] = rank.tp;
   json["ep"] = rank.ep ? ordered_json(*rank.ep) : ordered_json();
   json["key"] = shard.attachment->reply().key;
-  json["evidence"] = evidence_name(shard.attachment->evidence());
+  if (shard.attachment->evidence() != Evidence::kNone) {  // something was expected
+    json["evidence"] = evidence_name(shard.attachment->evidence());
+  }
   if (with_tensors) {
     json["tensors"] = ordered_json::array();
     for (std::size_t i = 0; i < manifest.size(); ++i) {

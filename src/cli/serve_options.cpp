@@ -122,10 +122,13 @@ ModelOptions model_options(const ParsedOptions& options) {
   model.open.rebuild_index = options.has("rebuild-index");
   check_load_format(options);
   model.layout.dtype = parse_dtype(options.text("dtype").value_or("auto"));
-  options.choice("layout", {"vllm", "hf", "transformers"});
+  options.choice("layout", {"vllm", "transformers", "hf"});
   model.layout.layout = options.text("layout").value_or("vllm");
   model.layout.ignore = options.all("ignore-tensor");
-  check_layout_sizes(model.layout, {.pp = model.pp, .tp = model.tp});
+  check_layout_sizes(model.layout, {.dp = model.dp.value_or(1),
+                                    .pp = model.pp,
+                                    .tp = model.tp,
+                                    .expert_parallel = model.expert_parallel});
   model.hf_overrides = options.text("hf-overrides").value_or("");
   if (!model.hf_overrides.empty() &&
       !nlohmann::json::parse(model.hf_overrides, nullptr, false).is_object()) {

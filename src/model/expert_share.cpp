@@ -110,6 +110,9 @@ LocalExperts local_experts(std::int64_t experts, int parts, int index,
 
 ExpertShare expert_share(const Family& family, const ModelSpec& spec, const LayoutRequest& request,
                          const ParallelSizes& sizes, const RankCoords& rank) {
+  if (request.layout == "transformers" && sizes != ParallelSizes{}) {  // every replica is whole
+    return expert_share(family, spec, request, ParallelSizes{}, RankCoords{});
+  }
   ExpertShare share;
   const int ranks = sizes.dp * sizes.tp;
   const int index = rank.dp * sizes.tp + rank.tp;

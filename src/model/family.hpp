@@ -161,12 +161,13 @@ struct Family {
   std::string_view draft_layers = {};
   Draft draft = {};
 
-  bool is_draft() const noexcept { return draft.layers != nullptr; }
   std::span<const ConfigDefault> defaults = {};
   Multimodal multimodal = {};
   // Tensors whose names contain this are float32 in a float16 model of transformers (its
   // _keep_in_fp32_modules).
   std::string_view float32_in_float16 = {};
+
+  bool is_draft() const noexcept { return draft.layers != nullptr; }
 };
 
 // The family of an architecture; nullptr when there are no rules for it.

@@ -197,9 +197,6 @@ std::string FamilyLayout::target_layer_name(std::int64_t layer) const {
 }
 
 RankShare FamilyLayout::rank_share(const RankCoords& rank) const {
-  if (style_ == RuleStyle::kTransformers) {  // every replica is whole
-    return {{1, 0}, expert_share(family_, spec_, request_, ParallelSizes{}, RankCoords{})};
-  }
   return {{sizes_.tp, rank.tp}, expert_share(family_, spec_, request_, sizes_, rank)};
 }
 

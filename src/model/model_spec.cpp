@@ -64,14 +64,14 @@ ConfigFields fields_of(const json& config, const Family* family) {
   };
   add(config);
   const auto text = config.find("text_config");
-  if (text != config.end() && text->is_object()) add(*text);
+  const bool nested = text != config.end() && text->is_object();
+  if (nested) add(*text);
   if (family != nullptr) {
-    for (const ConfigDefault& missing : family->defaults) {
-      std::visit(
-          [&](const auto& value) {
-            fields.try_emplace(std::string(missing.field), field_of(json(value)));
-          },
-          missing.value);
+    for (const auto& [name, value] : family->defaults) {
+      // A stated null is no silence.
+      if (config.contains(name) || (nested && text->contains(name))) continue;
+      fields.try_emplace(std::string(name),
+                         std::visit([](const auto& v) { return field_of(json(v)); }, value));
     }
   }
   return {std::move(fields), family != nullptr};

@@ -40,6 +40,10 @@ class Phi3(Glm4):
         self.own_columns(prefix + "self_attn.o_proj", self.query_rows, out)
 
 
+class Glm4(Rank):
+    feed_forward = Phi3.feed_forward
+
+
 CLASSES = {
     "Gemma2ForCausalLM": Gemma2,
     "Gemma3ForCausalLM": Gemma3,

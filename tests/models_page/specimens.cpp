@@ -8,7 +8,6 @@ namespace {
 
 constexpr auto kFamilies = std::to_array<Specimen>({
     {"Llama 2, 3, 3.x", "llama"},
-    {"Llama with biased MLPs", "llama_bias"},
     {"Mistral", "mistral"},
     {"Mixtral", "mixtral"},
     {"Qwen2, Qwen2.5", "qwen2"},

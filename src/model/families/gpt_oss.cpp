@@ -51,6 +51,10 @@ constexpr Rule kRules[] = {
 
 constexpr bool every_layer(const ModelSpec&, std::int64_t) { return true; }
 
+// transformers' GptOssConfig, where config.json is silent.
+constexpr ConfigDefault kDefaults[] = {
+    {"head_dim", 64}, {"num_key_value_heads", 8}, {"num_local_experts", 128}};
+
 }  // namespace
 
 extern const Family gpt_oss{.architecture = "GptOssForCausalLM",
@@ -60,6 +64,7 @@ extern const Family gpt_oss{.architecture = "GptOssForCausalLM",
                             .experts = {.sparse = every_layer, .even = true},
                             .ends_on_every_stage = true,
                             .attention = "attn.attn",
+                            .defaults = kDefaults,
                             .float32_in_float16 = "norm"};
 
 }  // namespace preload::families

@@ -27,8 +27,15 @@ constexpr Rule kRules[] = {
     kHead,
 };
 
+// transformers' MistralConfig, where config.json is silent.
+constexpr ConfigDefault kDefaults[] = {{"num_key_value_heads", 8}};
+
 }  // namespace
 
-extern const Family mistral{"MistralForCausalLM", kLayerPrefix, kRules, kRotaryTables};
+extern const Family mistral{.architecture = "MistralForCausalLM",
+                            .layer_prefix = kLayerPrefix,
+                            .rules = kRules,
+                            .ignored = kRotaryTables,
+                            .defaults = kDefaults};
 
 }  // namespace preload::families

@@ -33,6 +33,9 @@ constexpr Rule kRules[] = {
 
 constexpr bool every_layer(const ModelSpec&, std::int64_t) { return true; }
 
+// transformers' MixtralConfig, where config.json is silent.
+constexpr ConfigDefault kDefaults[] = {{"num_key_value_heads", 8}, {"num_local_experts", 8}};
+
 }  // namespace
 
 extern const Family mixtral{.architecture = "MixtralForCausalLM",
@@ -40,6 +43,7 @@ extern const Family mixtral{.architecture = "MixtralForCausalLM",
                             .rules = kRules,
                             .ignored = kRotaryTables,
                             .experts = {.sparse = every_layer},
-                            .ends_on_every_stage = true};
+                            .ends_on_every_stage = true,
+                            .defaults = kDefaults};
 
 }  // namespace preload::families

@@ -24,8 +24,15 @@ constexpr Rule kRules[] = {
     kHead,
 };
 
+// transformers' Qwen3Config, where config.json is silent.
+constexpr ConfigDefault kDefaults[] = {{"head_dim", 128}};
+
 }  // namespace
 
-extern const Family qwen3{"Qwen3ForCausalLM", kLayerPrefix, kRules, kRotaryTables};
+extern const Family qwen3{.architecture = "Qwen3ForCausalLM",
+                          .layer_prefix = kLayerPrefix,
+                          .rules = kRules,
+                          .ignored = kRotaryTables,
+                          .defaults = kDefaults};
 
 }  // namespace preload::families

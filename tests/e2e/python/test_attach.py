@@ -39,6 +39,7 @@ class Attach(WithDaemon):
             self.assertIsNone(shard.info.cuda_device)
             self.assertEqual(shard.info.key, "a" * 64)
             self.assertEqual(shard.info.tensors, 28)
+            self.assertEqual(shard.info.evidence, "none")  # nothing was expected
             self.assertEqual(shard.info.metadata["model"], "fixture")
             self.assertEqual(shard.memory_bytes, 4 << 20)
             self.assertGreater(shard.attach_ms, 0)
@@ -64,7 +65,8 @@ class Attach(WithDaemon):
 
     def test_expect(self):
         self.attach(expect="a" * 64).detach()
-        self.attach(expect={"fields": {"tp_size": 2}}).detach()
+        with self.attach(expect={"fields": {"tp_size": 2}}) as shard:
+            self.assertEqual(shard.info.evidence, "key")
         with self.assertRaises(preload.Mismatch) as caught:
             self.attach(expect={"fields": {"tp_size": 4, "dtype": "BF16"}})
         self.assertEqual(caught.exception.fields, {"tp_size": {"expected": "4", "served": "2"}})

@@ -132,6 +132,18 @@ TEST(ServeOptions, RefuseValuesThatAreSetButWrong) {
   EXPECT_THAT(refusal({"--model", ""}), HasSubstr("--model is empty"));
 }
 
+TEST(ServeOptions, TheLayoutTransformersTakesReplicasAlone) {
+  EXPECT_EQ(parse_serve_options({"--model", "m", "--layout", "transformers", "-dp", "2"})
+                .model.layout.layout,
+            "transformers");
+  for (const std::string flag : {"--tensor-parallel-size", "--pipeline-parallel-size"}) {
+    EXPECT_THAT(refusal({"--layout", "transformers", flag, "2"}),
+                AllOf(HasSubstr(flag + " 2"), HasSubstr("--data-parallel-size makes replicas")));
+  }
+  EXPECT_THAT(refusal({"--layout", "transformers", "-dp", "2", "--enable-expert-parallel"}),
+              HasSubstr("--enable-expert-parallel with --data-parallel-size 2"));
+}
+
 TEST(ServeOptions, NeedAModel) {
   try {
     parse_serve_options({"-tp", "2"});

@@ -28,6 +28,13 @@ TEST_F(Wrapper, IteratesOverTheTensors) {
   EXPECT_EQ(names[1], "tied");
 }
 
+TEST_F(Wrapper, SaysWhatAMatchRestsOn) {
+  EXPECT_EQ(Attachment(options()).evidence(), "none");
+  AttachOptions wanted = options();
+  wanted.expect_json = R"({"fields": {"tp_size": 2}})";
+  EXPECT_EQ(Attachment(wanted).evidence(), "key");
+}
+
 TEST_F(Wrapper, ViewsATensor) {
   const Attachment attachment(options());
   const Tensor w = attachment.at("w");

@@ -167,6 +167,10 @@ TEST(Gemma, ConfigsThatLeaveOutDefaultsMeanTheClassesDefaults) {
       "");
   EXPECT_FALSE(stated.tie_word_embeddings);
   EXPECT_EQ(stated.head_dim, 32);
+  // A null is stated, too: the heads follow from the hidden size then.
+  const ModelSpec null = parse_model_spec(
+      R"({"architectures": ["Gemma3ForCausalLM"], "hidden_size": 64, "head_dim": null})", "");
+  EXPECT_EQ(null.head_dim, 8);
 }
 
 TEST(Gemma, UntiedHeadsAreRefusedWhereTheEngineHasNone) {

@@ -153,6 +153,55 @@ TEST(Draft, LeavesTheTargetsTensorsAlone) {
   EXPECT_GT(program.left_alone.size(), 100U);
 }
 
+// DeepSeek-V3 as it is published: an MTP layer of the same block FP8 as the layers before it.
+TEST(Draft, OfMtpLayersKeepsTheScalesOfItsBlock) {
+  Checkpoint checkpoint = fixture_checkpoint("deepseek_v3_fp8");
+  const std::vector<SourceTensor> stored = checkpoint.tensors;
+  const auto add = [&](const std::string& name, DType dtype, const Dims& shape) {
+    SourceTensor tensor = stored.front();
+    tensor.name = name;
+    tensor.dtype = dtype;
+    tensor.shape = shape;
+    checkpoint.tensors.push_back(tensor);
+  };
+  const json config = json::parse(checkpoint.config_json);
+  const std::int64_t last = config.at("num_hidden_layers").get<std::int64_t>() - 1;
+  const std::int64_t hidden = config.at("hidden_size");
+  const std::int64_t vocab = config.at("vocab_size");
+  const std::string from = "model.layers." + std::to_string(last) + ".";
+  const std::string to = "model.layers." + std::to_string(last + 1) + ".";
+  for (const SourceTensor& tensor : stored) {
+    if (!tensor.name.starts_with(from)) continue;
+    add(to + tensor.name.substr(from.size()), tensor.dtype, tensor.shape);
+  }
+  for (const char* norm : {"enorm.weight", "hnorm.weight", "shared_head.norm.weight"}) {
+    add(to + norm, DType::kBF16, {hidden});
+  }
+  add(to + "eh_proj.weight", DType::kBF16, {hidden, 2 * hidden});
+  add(to + "shared_head.head.weight", DType::kBF16, {vocab, hidden});
+  add(to + "embed_tokens.weight", DType::kBF16, {vocab, hidden});
+  with_config(checkpoint, {{"num_nextn_predict_layers", 1}});
+
+  const CopyProgram target = program_of(checkpoint, {});
+  const CopyProgram draft = program_of(checkpoint, draft_request(DraftMethod::kMtp));
+  std::size_t scales = 0;
+  std::size_t in_block = 0;
+  for (const TargetTensor& tensor : target.tensors) {
+    if (!tensor.name.starts_with(from)) continue;
+    const std::string name = to + "mtp_block." + tensor.name.substr(from.size());
+    const TargetTensor* twin = find(draft, name);
+    ASSERT_NE(twin, nullptr) << name;
+    EXPECT_EQ(twin->shape, tensor.shape) << name;
+    EXPECT_EQ(twin->dtype, tensor.dtype) << name;
+    EXPECT_EQ(twin->alias.has_value(), tensor.alias.has_value()) << name;
+    ++in_block;
+    if (name.ends_with("scale_inv")) ++scales;
+  }
+  EXPECT_GT(scales, 5U);
+  EXPECT_EQ(draft.tensors.size(), in_block + 6);
+  EXPECT_EQ(find(draft, to + "eh_proj.weight")->dtype, DType::kBF16);
+}
+
 TEST(Draft, LaterLayersOfEagleHaveAnInputNorm) {
   Checkpoint checkpoint = fixture_checkpoint("llama_eagle");
   with_config(checkpoint, {{"num_hidden_layers", 2}});

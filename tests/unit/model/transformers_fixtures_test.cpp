@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/hash.hpp"
 #include "model/layout.hpp"
+#include "plan/key.hpp"
 #include "unit/model/fixture.hpp"
 
 namespace preload::test {
@@ -127,6 +128,20 @@ TEST(TransformersLayout, ReplicasAreWhole) {
     const CopyProgram alone = program_of(checkpoint, std::nullopt);
     EXPECT_EQ(program_of(checkpoint, std::nullopt, {2, 1, 1}, 1), alone) << family;
   }
+}
+
+TEST(TransformersLayout, ReplicasHaveTheKeyOfARankAlone) {
+  const Checkpoint checkpoint = fixture_checkpoint("qwen3_moe");
+  const ModelSpec spec = parse_model_spec(checkpoint.config_json, "");
+  LayoutRequest request;
+  request.layout = "transformers";
+  const auto key = [&](const ParallelSizes& sizes, int rank) {
+    return key_fields(spec, request, program_of(checkpoint, std::nullopt, sizes, rank), sizes,
+                      coords_of(rank, sizes), "id");
+  };
+  EXPECT_EQ(key({2, 1, 1}, 1), key({}, 0));
+  EXPECT_EQ(key({}, 0).at("layout"), "transformers/1");
+  EXPECT_EQ(key({}, 0).at("dtype"), "BF16");
 }
 
 TEST(TransformersLayout, RefusesToCutWithTheRemedyAndTheStatusOfAWrongUse) {
