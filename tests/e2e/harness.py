@@ -241,12 +241,12 @@ class Case(unittest.TestCase):
         """Every rank's dump equals what NumPy cuts from the model's definition, and `verify` agrees."""
         out = self.root / f"dump-{time.monotonic_ns()}"
         self.preload("attach", "--all", "--dump", out)
-        self.assert_dump_is_sliced(model, out, layout, tp, pp, dp)
+        self.assert_dump_is_sliced(model, out, layout, tp, pp, dp, experts)
         report = json.loads(self.preload("verify", "--against", model, "--json"))
         self.assertTrue(report["ok"], report)
         self.preload("verify")
 
-    def assert_dump_is_sliced(self, model, out, layout="vllm", tp=1, pp=1, dp=1):
+    def assert_dump_is_sliced(self, model, out, layout="vllm", tp=1, pp=1, dp=1, experts=()):
         reference = [sys.executable, HERE / "reference_slicing.py", "--checkpoint", model, "--dump", out]
         reference += ["--layout", layout, "--tp", tp, "--pp", pp, "--dp", dp, *experts]
         done = subprocess.run(list(map(str, reference)), capture_output=True, text=True, timeout=300)

@@ -2,6 +2,7 @@
 """`preload plan` of as many tensors and ranks as anybody has: bounded memory, bounded time."""
 
 import os
+import pathlib
 import subprocess
 import sys
 import time
@@ -9,6 +10,9 @@ import unittest
 
 import harness
 from harness import make_llama
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
+import make_deepseek  # noqa: E402
 
 # Nine tensors a layer, embedding, norm and head.
 LARGE = ["--layers", 10_000, "--hidden", 64, "--heads", 8, "--kv-heads", 8, "--vocab", 512,
@@ -21,10 +25,10 @@ BUSY = 10  # a machine that runs other tests meanwhile, built with whatever flag
 
 
 class Planning(harness.Case):
-    def test_a_thousand_ranks_of_ninety_thousand_tensors_are_planned_in_a_gibibyte(self):
-        model = make_llama(self.root / "model", *LARGE)
+    def plan_summary(self, model, *sizes):
+        """The lines of a plan of all ranks, made within the limits."""
         command = [harness.BIN, "plan", "--model", str(model), "--ranks", str(RANKS), "--nodes", str(NODES)]
-        command += ["-tp", "8", "--summary"]
+        command += [*sizes, "--summary"]
         started = time.monotonic()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=harness.environment())
         lines = process.stdout.read().splitlines()
@@ -35,10 +39,21 @@ class Planning(harness.Case):
         print(f"{seconds:.2f} s, {usage.ru_maxrss / 1024:.0f} MiB at most", file=sys.stderr)
         self.assertEqual(process.returncode, 0)
         self.assertEqual(len(lines), RANKS + NODES + 2)
-        if harness.SANITIZED:
-            return
-        self.assertLessEqual(usage.ru_maxrss * 1024, LIMIT_BYTES)
-        self.assertLess(seconds, LIMIT_S * BUSY)
+        if not harness.SANITIZED:
+            self.assertLessEqual(usage.ru_maxrss * 1024, LIMIT_BYTES)
+            self.assertLess(seconds, LIMIT_S * BUSY)
+        return lines
+
+    def test_a_thousand_ranks_of_ninety_thousand_tensors_are_planned_in_a_gibibyte(self):
+        self.plan_summary(make_llama(self.root / "model", *LARGE), "-tp", "8")
+
+    def test_a_thousand_ranks_share_the_experts_of_deepseek_v3(self):
+        model = self.root / "deepseek"
+        self.assertGreaterEqual(make_deepseek.write(str(model)), 90_000)
+        # Four stages of 256 ranks, an expert of each layer for each.
+        lines = self.plan_summary(model, "-tp", "8", "-pp", "4", "--enable-expert-parallel")
+        self.assertIn("dp 32 x pp 4 x tp 8", lines[0])
+        self.assertEqual([line.split()[6] for line in lines[2:10]], list("01234567"))
 
 
 if __name__ == "__main__":
