@@ -106,6 +106,12 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"disk-rate", "", "GB/S", "plan", "what a node reads of the files, all ranks together [10]"},
     {"pcie-rate", "", "GB/S", "plan", "from host memory to one GPU [55]"},
     {"nvlink-rate", "", "GB/S", "plan", "from one GPU to others of its node [300]"},
+    {"network-rate", "", "GB/S", "plan",
+     "from one host to others, all its adapters together; nodes may then read for each other [50 "
+     "with "
+     "--spread always, else they do not]"},
+    {"shared-files", "", "", "plan",
+     "the disk rate is that of a file server which all nodes share"},
     // Measuring.
     {"hot", "", "", "bench", "with the files in the page cache; the default"},
     {"cold", "", "", "bench", "drop the page cache before each run; needs root"},

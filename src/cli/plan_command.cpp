@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "cli/command.hpp"
 #include "cli/draft_options.hpp"
+#include "cli/group_reads.hpp"
 #include "cli/serve_options.hpp"
 #include "model/extent.hpp"
 #include "model/model_layout.hpp"
@@ -57,55 +58,6 @@ std::string tensors_table(const CopyProgram& program) {
   return out;
 }
 
-// What each rank of a job reads, node by node; nodes of the same make-up are reckoned once.
-class NodeReads {
- public:
-  NodeReads(const ModelLayout& layout, const ParallelSizes& sizes, Spread spread,
-            const LinkRates& rates)
-      : layout_(layout), sizes_(sizes), spread_(spread), rates_(rates) {}
-
-  struct Node {
-    std::vector<RankReads> ranks;
-    bool spread = false;
-    double seconds = 0;
-  };
-  // Of the node whose ranks are [first, first + count).
-  const Node& of(int first, int count) {
-    std::vector<RankCoords> ranks;
-    std::vector<ShareId> make_up;
-    for (int rank = first; rank < first + count; ++rank) {
-      ranks.push_back(coords_of(rank, sizes_));
-      make_up.push_back(layout_.share_id(ranks.back()));
-    }
-    const auto [at, is_new] = known_.try_emplace(std::move(make_up));
-    if (is_new) at->second = reckon(ranks);
-    return at->second;
-  }
-  const LinkRates& rates() const noexcept { return rates_; }
-
- private:
-  Node reckon(const std::vector<RankCoords>& ranks) const {
-    std::vector<RankReads> apart;
-    for (const RankCoords& rank : ranks) {
-      apart.push_back(layout_.node_reads({&rank, 1}, 0).front());
-    }
-    Node node;
-    if (ranks.size() > 1 && spread_ != Spread::kNever) {
-      node.ranks = layout_.node_reads(ranks, least_spread_bytes(spread_));
-      node.spread = spreads(spread_, apart, node.ranks, rates_);
-    }
-    if (!node.spread) node.ranks = std::move(apart);
-    node.seconds = estimate_seconds(node.ranks, rates_);
-    return node;
-  }
-
-  const ModelLayout& layout_;
-  const ParallelSizes& sizes_;
-  const Spread spread_;
-  const LinkRates rates_;
-  std::map<std::vector<ShareId>, Node> known_;
-};
-
 // What the ranks of the last stage hold of a draft beside their target.
 class DraftPlan {
  public:
@@ -142,7 +94,7 @@ class DraftPlan {
 class PlanPrinter {
  public:
   PlanPrinter(const ModelLayout& layout, const ParallelSizes& sizes,
-              const std::vector<RankPlace>& places, NodeReads reads, const DraftPlan* draft,
+              const std::vector<RankPlace>& places, GroupReads reads, const DraftPlan* draft,
               bool json, bool summary)
       : layout_(layout),
         sizes_(sizes),
@@ -181,14 +133,12 @@ class PlanPrinter {
     return rank.ep ? fmt::format("{}", *rank.ep) : std::string(off);
   }
   static int first_of(const RankPlace& place) noexcept { return place.global - place.local; }
-  const NodeReads::Node& node_of(const RankPlace& place) {
-    return reads_.of(first_of(place), place.local_size);
-  }
+  const GroupReads::Node& node_of(const RankPlace& place) { return reads_.node_of(place); }
 
   void print_rank(const RankCoords& rank, const RankPlace& place) {
     const std::uint64_t held = share_of(rank).held_bytes;
     const RankReads& reads = node_of(place).ranks[static_cast<std::size_t>(place.local)];
-    const double seconds = estimate_seconds({&reads, 1}, reads_.rates());
+    const double seconds = estimate_seconds({&reads, 1}, node_of(place).rates);
     if (json_) {
       print(fmt::format(
           "{{\"global\":{},\"node\":{},\"local\":{},\"dp\":{},\"pp\":{},\"tp\":{},"
@@ -210,25 +160,29 @@ class PlanPrinter {
   }
 
   void print_node(const RankPlace& place) {
-    const NodeReads::Node& node = node_of(place);
+    const GroupReads::Node& node = node_of(place);
     RankReads sum;
     for (const RankReads& rank : node.ranks) {
       sum.read_bytes += rank.read_bytes;
       sum.sent_bytes += rank.sent_bytes;
     }
     if (json_) {
-      print(fmt::format(
-          "{{\"node\":{},\"ranks\":{},\"read_bytes\":{},\"sent_bytes\":{},"
-          "\"spread\":{},\"seconds\":{:.3f}}}",
-          place.node, place.local_size, sum.read_bytes, sum.sent_bytes, node.spread, node.seconds));
+      print(
+          fmt::format("{{\"node\":{},\"ranks\":{},\"read_bytes\":{},\"sent_bytes\":{},"
+                      "\"spread\":{},\"nodes\":{},\"seconds\":{:.3f}}}",
+                      place.node, place.local_size, sum.read_bytes, sum.sent_bytes, node.spread,
+                      node.nodes, node.seconds));
       return;
     }
+    std::string how = ", each what it holds";
+    if (node.spread) {
+      how = fmt::format(
+          " once{} and hand on {}",
+          node.nodes > 1 ? fmt::format(", as a group of {} nodes,", node.nodes) : "",
+          format_bytes(sum.sent_bytes));
+    }
     print(fmt::format("node {}: {} ranks read {}{}; about {:.3f} s\n", place.node, place.local_size,
-                      format_bytes(sum.read_bytes),
-                      node.spread
-                          ? fmt::format(" once and hand on {}", format_bytes(sum.sent_bytes))
-                          : ", each what it holds",
-                      node.seconds));
+                      format_bytes(sum.read_bytes), how, node.seconds));
   }
 
   ShareSize share_of(const RankCoords& rank) {
@@ -250,7 +204,7 @@ class PlanPrinter {
   const ModelLayout& layout_;
   const ParallelSizes& sizes_;
   const std::vector<RankPlace>& places_;
-  NodeReads reads_;
+  GroupReads reads_;
   const DraftPlan* const draft_;  // nullptr: there is none
   const bool json_;
   const bool summary_;
@@ -258,28 +212,40 @@ class PlanPrinter {
   std::map<ShareId, std::string> texts_;
 };
 
+// Of an option in GB/s; unset when it is not given.
+std::optional<double> rate_option(const ParsedOptions& options, std::string_view name) {
+  const std::optional<std::string> text = options.text(name);
+  if (!text) return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(text->c_str(), &end);
+  if (end == text->c_str() || *end != '\0' || !(value > 0) || !std::isfinite(value)) {
+    throw Error(Errc::kUsage,
+                fmt::format("--{} must be a number of GB/s above 0: '{}'", name, *text));
+  }
+  return value * 1e9;
+}
+
 LinkRates link_rates(const ParsedOptions& options) {
   const bool device = device_option(options).value_or(true);
   LinkRates rates = usual_rates(device, false);
-  const auto rate = [&](std::string_view name, double& bytes_per_s) {
-    const std::optional<std::string> text = options.text(name);
-    if (!text) return;
-    char* end = nullptr;
-    const double value = std::strtod(text->c_str(), &end);
-    if (end == text->c_str() || *end != '\0' || !(value > 0) || !std::isfinite(value)) {
-      throw Error(Errc::kUsage,
-                  fmt::format("--{} must be a number of GB/s above 0: '{}'", name, *text));
-    }
-    bytes_per_s = value * 1e9;
-  };
-  rate("disk-rate", rates.file);
+  rates.file = rate_option(options, "disk-rate").value_or(rates.file);
   if (device) {
-    rate("pcie-rate", rates.host_to_device);
-    rate("nvlink-rate", rates.peer);
+    rates.host_to_device = rate_option(options, "pcie-rate").value_or(rates.host_to_device);
+    rates.peer = rate_option(options, "nvlink-rate").value_or(rates.peer);
   } else if (options.has("pcie-rate") || options.has("nvlink-rate")) {
     throw Error(Errc::kUsage, "--pcie-rate and --nvlink-rate are for --device cuda");
   }
   return rates;
+}
+
+// Nodes that must read together do so at the rate of a usual fabric, unless another is given.
+GroupReads::Hosts hosts_of(const ParsedOptions& options, Spread spread) {
+  constexpr double kUsualNetwork = 50e9;  // 400 Gb/s
+  GroupReads::Hosts hosts;
+  hosts.shared_files = options.has("shared-files");
+  hosts.network =
+      rate_option(options, "network-rate").value_or(spread == Spread::kAlways ? kUsualNetwork : 0);
+  return hosts;
 }
 
 }  // namespace
@@ -311,7 +277,9 @@ int run_plan(const Arguments& arguments) {
   std::optional<DraftModel> draft_model = open_draft(model, checkpoint, spec);
   std::optional<DraftPlan> draft;
   if (draft_model) draft.emplace(std::move(*draft_model), sizes);
-  PlanPrinter(*layout, sizes, places, NodeReads(*layout, sizes, spread_option(options), rates),
+  const Spread spread = spread_option(options);
+  PlanPrinter(*layout, sizes, places,
+              GroupReads(*layout, sizes, places, spread, rates, hosts_of(options, spread)),
               draft ? &*draft : nullptr, options.has("json"), options.has("summary"))
       .print_ranks(only.value_or(0), only.value_or(*ranks - 1));
   return 0;

@@ -47,6 +47,19 @@ LinkRates usual_rates(bool device, bool hot) noexcept {
   return rates;
 }
 
+LinkRates rates_apart(LinkRates rates, int nodes, bool shared_files) noexcept {
+  if (shared_files) rates.file /= nodes;
+  return rates;
+}
+
+LinkRates rates_together(LinkRates rates, const SpreadGroup& group, bool shared_files,
+                         double network) noexcept {
+  if (!shared_files) rates.file *= group.nodes;
+  rates.peer = std::min(rates.peer, network);
+  if (rates.host_to_device == 0) rates.peer *= group.count;  // of all host memory
+  return rates;
+}
+
 double estimate_seconds(std::span<const RankReads> node, const LinkRates& rates) noexcept {
   double read = 0;
   double sent = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/read_plan.hpp"
+#include "plan/spread_group.hpp"
 
 namespace preload {
 
@@ -24,6 +25,14 @@ struct LinkRates {
 };
 // What to reckon with when nothing was measured: files that lie in the page cache, or do not.
 LinkRates usual_rates(bool device, bool hot) noexcept;
+
+// What nodes that read for themselves have of these rates, with files that they share or not.
+LinkRates rates_apart(LinkRates rates, int nodes, bool shared_files) noexcept;
+// The same for a group of nodes that read together; `network`: of one rank's part of its host's.
+LinkRates rates_together(LinkRates rates, const SpreadGroup& group, bool shared_files,
+                         double network) noexcept;
+// Ranks of several hosts have to start NCCL before they can exchange anything.
+inline constexpr double kStartBetweenNodesSeconds = 3;
 
 // The byte counts of plans alone.
 std::vector<RankReads> reads_of(std::span<const ReadPlan> plans);

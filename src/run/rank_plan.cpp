@@ -88,8 +88,6 @@ double seconds_apart(const SpreadGroup& group, const Launch& launch, Spread spre
 std::vector<ReadPlan> plan_wide_reads(const SpreadGroup& wide, const Launch& launch, Spread spread,
                                       const std::vector<SpreadFacts>& facts,
                                       std::vector<std::vector<HeldRows>> members) {
-  // Starting NCCL between hosts, on top of what the bytes take.
-  constexpr double kStartSeconds = 3;
   const double apart =
       spread == Spread::kAlways
           ? 0
@@ -97,7 +95,7 @@ std::vector<ReadPlan> plan_wide_reads(const SpreadGroup& wide, const Launch& lau
   std::vector<ReadPlan> plans = plan_spread_reads(std::move(members), least_spread_bytes(spread));
   if (spread == Spread::kAlways) return plans;
   const double together = estimate_seconds(reads_of(plans), wide_rates(launch, wide, facts));
-  return together + kStartSeconds < apart ? std::move(plans) : std::vector<ReadPlan>{};
+  return together + kStartBetweenNodesSeconds < apart ? std::move(plans) : std::vector<ReadPlan>{};
 }
 
 void plan_reads(Group& group, const cli::ServeOptions& options, const Launch& launch, Role role,

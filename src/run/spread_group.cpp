@@ -112,19 +112,14 @@ SpreadGroup wide_group(const Launch& launch, Spread spread, const std::vector<Sp
 LinkRates node_rates(const Launch& launch, const SpreadGroup& group,
                      const std::vector<SpreadFacts>& facts) {
   const SpreadFacts& own = facts.at(static_cast<std::size_t>(group.first));
-  LinkRates rates = usual_rates(launch.cuda, own.hot);
-  if (own.network_files) rates.file /= group.nodes;
-  return rates;
+  return rates_apart(usual_rates(launch.cuda, own.hot), group.nodes, own.network_files);
 }
 
 LinkRates wide_rates(const Launch& launch, const SpreadGroup& group,
                      const std::vector<SpreadFacts>& facts) {
   const SpreadFacts& own = facts.at(static_cast<std::size_t>(group.first));
-  LinkRates rates = usual_rates(launch.cuda, own.hot);
-  if (!own.network_files) rates.file *= group.nodes;
-  rates.peer = std::min(rates.peer, network_of_rank(launch, group, facts));
-  if (!launch.cuda) rates.peer *= group.count;
-  return rates;
+  return rates_together(usual_rates(launch.cuda, own.hot), group, own.network_files,
+                        network_of_rank(launch, group, facts));
 }
 
 }  // namespace preload::run

@@ -121,6 +121,7 @@ class Safetensors(dict):
         self.data_at = 8 + length
         self.header = json.loads(data[8 : self.data_at])
         self.header.pop("__metadata__", None)
+        self.data_bytes = len(data) - self.data_at
         for name, entry in self.header.items():
             begin, end = entry["data_offsets"]
             raw = data[self.data_at + begin : self.data_at + end]

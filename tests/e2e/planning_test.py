@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`preload plan` of as many tensors and ranks as anybody has: bounded memory, bounded time."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -9,7 +10,7 @@ import time
 import unittest
 
 import harness
-from harness import make_llama
+from harness import Safetensors, make_llama
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
 import make_deepseek  # noqa: E402
@@ -17,6 +18,8 @@ import make_deepseek  # noqa: E402
 # Nine tensors a layer, embedding, norm and head.
 LARGE = ["--layers", 10_000, "--hidden", 64, "--heads", 8, "--kv-heads", 8, "--vocab", 512,
          "--intermediate", 96, "--shards", 64, "--sparse"]  # fmt: skip
+# Next to nothing in small tensors.
+WIDE = ["--layers", 2, "--hidden", 1024, "--heads", 8, "--kv-heads", 8, "--intermediate", 2048]
 RANKS = 1024
 NODES = 128
 LIMIT_BYTES = 1 << 30
@@ -54,6 +57,27 @@ class Planning(harness.Case):
         lines = self.plan_summary(model, "-tp", "8", "-pp", "4", "--enable-expert-parallel")
         self.assertIn("dp 32 x pp 4 x tp 8", lines[0])
         self.assertEqual([line.split()[6] for line in lines[2:10]], list("01234567"))
+
+    def test_nodes_that_read_for_each_other_read_the_files_once(self):
+        model = make_llama(self.root / "model", *WIDE)
+        stored = sum(Safetensors(path).data_bytes for path in model.glob("*.safetensors"))
+
+        def nodes(*flags):
+            command = ["plan", "--model", model, "--ranks", 8, "--nodes", 4, "-dp", 8, "--summary", "--json"]
+            return json.loads(harness.run(*command, *flags))["nodes"]
+
+        def read(*flags):
+            return sum(node["read_bytes"] for node in nodes(*flags))
+
+        self.assertEqual(read("--spread", "never"), 8 * stored)
+        self.assertEqual(read("--spread", "always"), stored)
+        self.assertEqual({node["nodes"] for node in nodes("--spread", "always")}, {4})
+        slow = ["--disk-rate", "0.00001", "--network-rate", "10"]
+        self.assertLess(read(*slow), 1.1 * stored, "but for what is too small to be worth a message")
+        self.assertLess(3.5 * read(*slow), read("--disk-rate", "0.00001"), "each node once")
+        # Four servers' worth of files take a quarter of the time.
+        shared = nodes(*slow, "--shared-files")[0]["seconds"]
+        self.assertAlmostEqual(shared / nodes(*slow)[0]["seconds"], 4, 1)
 
 
 if __name__ == "__main__":
