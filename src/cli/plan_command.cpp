@@ -176,10 +176,9 @@ class PlanPrinter {
     }
     std::string how = ", each what it holds";
     if (node.spread) {
-      how = fmt::format(
-          " once{} and hand on {}",
-          node.nodes > 1 ? fmt::format(", as a group of {} nodes,", node.nodes) : "",
-          format_bytes(sum.sent_bytes));
+      how = fmt::format(" once{} and hand on {}",
+                        node.nodes > 1 ? fmt::format(", as a group of {} nodes,", node.nodes) : "",
+                        format_bytes(sum.sent_bytes));
     }
     print(fmt::format("node {}: {} ranks read {}{}; about {:.3f} s\n", place.node, place.local_size,
                       format_bytes(sum.read_bytes), how, node.seconds));

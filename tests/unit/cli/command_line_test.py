@@ -146,8 +146,10 @@ class Plan(unittest.TestCase):
         together = self.plan(*both, "--spread", "always")
         self.assertEqual([node["ranks"] for node in apart["nodes"]], [2, 2])
         for before, after in zip(apart["nodes"], together["nodes"]):
-            self.assertEqual(before["read_bytes"], 2 * after["read_bytes"])
-            self.assertEqual(after["sent_bytes"], after["read_bytes"])
+            # Four replicas: each rank reads a quarter and sends it to three others.
+            self.assertEqual(before["read_bytes"], 4 * after["read_bytes"])
+            self.assertEqual(after["sent_bytes"], 3 * after["read_bytes"])
+            self.assertEqual([before["nodes"], after["nodes"]], [1, 2])
             self.assertEqual([before["spread"], after["spread"]], [False, True])
         for rank in together["ranks"]:
             self.assertEqual(rank["received_bytes"], rank["sent_bytes"])
