@@ -175,18 +175,14 @@ class DeviceRounds {
   }
 
   void unpack(std::size_t round, const Stage& stage) const {
-    const std::byte* message = stage.incoming;
-    rounds_.for_each_incoming(
-        round, [&](const IncomingRounds&, const IncomingRounds::Round& received) {
-          for (const Segment& segment : received.segments) {
-            check_launch(
-                kernels::copy_rows({message + segment.offset, segment.row_bytes,
-                                    job_.work.memory.address(segment.slab) + segment.slab_offset,
-                                    segment.target_stride, segment.rows},
-                                   segment.row_bytes, main_.get()),
-                "placing what was received");
-          }
-          message += received.bytes;
+    rounds_.for_each_segment(
+        round, stage.incoming, [&](const Segment& segment, const std::byte* bytes) {
+          check_launch(
+              kernels::copy_rows({bytes, segment.row_bytes,
+                                  job_.work.memory.address(segment.slab) + segment.slab_offset,
+                                  segment.target_stride, segment.rows},
+                                 segment.row_bytes, main_.get()),
+              "placing what was received");
         });
   }
 

@@ -142,21 +142,17 @@ class HostRounds {
       rounds_.exchange(job_.work.messages->exchange, round, sends ? outgoing(round) : nullptr,
                        incoming, nullptr, stop);
       if (sends) slots_.set_left(round);
-      const std::byte* message = incoming;
-      rounds_.for_each_incoming(round,
-                                [&](const IncomingRounds&, const IncomingRounds::Round& received) {
-                                  for (const Segment& segment : received.segments)
-                                    unpack(segment, message);
-                                  message += received.bytes;
-                                });
+      rounds_.for_each_segment(
+          round, incoming,
+          [&](const Segment& segment, const std::byte* bytes) { unpack(segment, bytes); });
     }
   }
 
-  void unpack(const Segment& segment, const std::byte* message) const {
+  void unpack(const Segment& segment, const std::byte* bytes) const {
     std::byte* const target = job_.work.memory.address(segment.slab) + segment.slab_offset;
     for (std::uint64_t row = 0; row < segment.rows; ++row) {
-      std::memcpy(target + row * segment.target_stride,
-                  message + segment.offset + row * segment.row_bytes, segment.row_bytes);
+      std::memcpy(target + row * segment.target_stride, bytes + row * segment.row_bytes,
+                  segment.row_bytes);
     }
   }
 

@@ -39,6 +39,15 @@ struct RoundWork {
     }
   }
 
+  // visit(segment, its bytes) for all that a round brought to `incoming`.
+  template <class Visit>
+  void for_each_segment(std::size_t round, const std::byte* incoming, const Visit& visit) const {
+    for_each_incoming(round, [&](const IncomingRounds&, const IncomingRounds::Round& received) {
+      for (const Segment& segment : received.segments) visit(segment, incoming + segment.offset);
+      incoming += received.bytes;
+    });
+  }
+
   // Sends what lies packed at `outgoing` and receives to `incoming`, giver after giver.
   void exchange(RankExchange& exchange, std::size_t round, std::byte* outgoing, std::byte* incoming,
                 void* stream, const std::atomic<bool>& stop) const {
