@@ -27,8 +27,8 @@ struct JobView {
   std::vector<DaemonView> daemons;  // the job's
 };
 
-// The named job, else the newest. `expected` daemons of each of its roles, else as many as the job's
-// state files announce.
+// The named job, else the newest. `expected` daemons of each of its roles, else as many as the
+// job's state files announce.
 JobView view_job(const std::vector<DaemonView>& views, const std::optional<std::string>& job,
                  std::optional<int> expected);
 

@@ -55,9 +55,10 @@ TEST(SpeculativeConfig, DeducesTheMethodFromTheModelsNameAsTheEngineDoes) {
 }
 
 TEST(SpeculativeConfig, OfAnotherMethodHoldsNothingWhateverItsDraftsSize) {
-  for (const char* text : {R"({"method":"ngram","prompt_lookup_max":4})",
-                           R"({"method":"suffix"})", R"({"method":"medusa","model":"/m"})",
-                           R"({"method":"draft_model","model":"/m","draft_tensor_parallel_size":1})"}) {
+  for (const char* text :
+       {R"({"method":"ngram","prompt_lookup_max":4})", R"({"method":"suffix"})",
+        R"({"method":"medusa","model":"/m"})",
+        R"({"method":"draft_model","model":"/m","draft_tensor_parallel_size":1})"}) {
     EXPECT_EQ(parse_speculative_config(text, 4).draft, std::nullopt) << text;
     ModelOptions target;
     target.speculative = parse_speculative_config(text, 4);

@@ -16,8 +16,8 @@ using Bytes = std::vector<std::byte>;
 // The bytes of a stored tensor by the rule of tests/support/layout_checkpoint.py.
 Bytes rule_bytes(const SourceTensor& tensor);
 
-// A checkpoint of tests/fixtures/families.json or families_more.json, with the offsets that layout_checkpoint.py gives
-// its tensors; nothing is written to disk.
+// A checkpoint of tests/fixtures/families.json or families_more.json, with the offsets that
+// layout_checkpoint.py gives its tensors; nothing is written to disk.
 Checkpoint fixture_checkpoint(const std::string& family);
 
 // A checkpoint of `tensors` in one file, offsets assigned in order.
