@@ -166,6 +166,29 @@ std::vector<std::string> weights_by_name(const std::vector<std::string>& entries
   return {};
 }
 
+namespace {
+
+// Numbered shards that lie beside the index's and belong to them by their names, but that it names
+// nowhere: what it says of them is wrong, or nothing.
+std::vector<std::string> unnamed_shards(const std::vector<std::string>& named,
+                                        const std::vector<std::string>& entries) {
+  std::set<std::pair<std::string, std::string>> sets;
+  for (const std::string& name : named) {
+    if (const auto shard = parse_shard_name(name)) sets.emplace(shard->prefix, shard->total);
+  }
+  std::vector<std::string> found;
+  for (const std::string& name : entries) {
+    const auto shard = parse_shard_name(name);
+    if (shard && sets.contains({shard->prefix, shard->total}) &&
+        std::find(named.begin(), named.end(), name) == named.end()) {
+      found.push_back(name);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
 WeightSelection select_weights(int directory, const std::vector<std::string>& entries,
                                bool rebuild_index, Problems& problems) {
   WeightSelection selection;
@@ -177,6 +200,9 @@ WeightSelection select_weights(int directory, const std::vector<std::string>& en
   selection.index = read_index(directory, index_problems);
   if (selection.index) {
     selection.files = selection.index->files();
+    for (std::string& name : unnamed_shards(selection.files, entries)) {
+      selection.files.push_back(std::move(name));
+    }
     selection.rebuilt =
         rebuild_index &&
         std::any_of(selection.files.begin(), selection.files.end(), [&](const std::string& name) {

@@ -24,7 +24,11 @@ void FamilyLayout::Matcher::run() {
   const auto layers = static_cast<std::size_t>(layout_.numbers_.count);
   for (std::size_t layer = 0; layer < layers; ++layer) {
     // A config that promises far more layers than are stored is one fault, not thousands.
-    if (missing_.size() > layout_.checkpoint_.tensors.size() + kListed) break;
+    if (missing_.size() > layout_.checkpoint_.tensors.size() + kListed) {
+      problems_.push_back(fmt::format(
+          "the config states {} layers, and those from {} on are missing", layers, layer));
+      break;
+    }
     const std::string prefix = layout_.layer_name(static_cast<std::int64_t>(layer));
     layout_.layers_.push_back(match(layer_section(layer, prefix), prefix));
   }
@@ -56,8 +60,13 @@ void FamilyLayout::Matcher::adapt_to_transformers(std::vector<LayoutRule>& rules
                       rule.target.find(in_float32) != std::string::npos;
     if (wide) rule.dtype = DType::kF32;
     if (rule.dtype == DType::kF32 && layout_.dtype_ == DType::kF64) rule.dtype = DType::kF64;
-    // Where both are stored transformers ties them only if they are equal: two tensors are right
-    // either way.
+  }
+}
+
+// Where both are stored transformers ties them only if they are equal: two tensors are right either
+// way. In the layout `hf` each is what it is in the file.
+void FamilyLayout::Matcher::keep_what_is_stored_twice(std::vector<LayoutRule>& rules) const {
+  for (LayoutRule& rule : rules) {
     if (!rule.tied_to.empty() && names_.find(rule.parts.front().stored)) rule.tied_to.clear();
   }
 }
@@ -68,6 +77,7 @@ void FamilyLayout::Matcher::select_rules() {
                                                  layout_.style_, layout_.stored_names_);
     if (scope != Scope::kLayer) drop_what_is_not_stored(rules, "");
     if (layout_.style_ == RuleStyle::kTransformers) adapt_to_transformers(rules);
+    if (layout_.style_ != RuleStyle::kEngine) keep_what_is_stored_twice(rules);
     check_extents(rules);
     return rules;
   };

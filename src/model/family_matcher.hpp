@@ -23,6 +23,7 @@ class FamilyLayout::Matcher {
   void choose_names();
   void select_rules();
   void adapt_to_transformers(std::vector<LayoutRule>& rules) const;
+  void keep_what_is_stored_twice(std::vector<LayoutRule>& rules) const;
   void count_sources(Section& section);
   void check_extents(const std::vector<LayoutRule>& rules);
   const Section& layer_section(std::size_t layer, const std::string& prefix);

@@ -53,6 +53,11 @@ ConfigField field_of(const json& value) {
   return field;
 }
 
+[[noreturn]] void refuse(const char* name, std::string_view wanted, const json& value) {
+  throw Error(Errc::kModel,
+              fmt::format("config.json: \"{}\" must be {}, not {}", name, wanted, value.dump()));
+}
+
 // What no level states is the family's default. What the top level does not state is taken from
 // `text_config`, where multimodal configs keep the language model's numbers.
 ConfigFields fields_of(const json& config, const Family* family) {
@@ -65,6 +70,9 @@ ConfigFields fields_of(const json& config, const Family* family) {
   add(config);
   const auto text = config.find("text_config");
   const bool nested = text != config.end() && text->is_object();
+  if (family != nullptr && text != config.end() && !nested && !text->is_null()) {
+    refuse("text_config", "an object", *text);
+  }
   if (nested) add(*text);
   if (family != nullptr) {
     for (const auto& [name, value] : family->defaults) {
@@ -75,11 +83,6 @@ ConfigFields fields_of(const json& config, const Family* family) {
     }
   }
   return {std::move(fields), family != nullptr};
-}
-
-[[noreturn]] void refuse(const char* name, std::string_view wanted, const json& value) {
-  throw Error(Errc::kModel,
-              fmt::format("config.json: \"{}\" must be {}, not {}", name, wanted, value.dump()));
 }
 
 std::string architecture_of(const json& config) {

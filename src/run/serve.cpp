@@ -6,9 +6,11 @@
 #include <memory>
 #include <utility>
 
+#include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/mpi_session.hpp"
 #include "run/launch.hpp"
+#include "run/launcher_watch.hpp"
 #include "run/rank_control.hpp"
 #include "run/rank_job.hpp"
 #include "run/signals.hpp"
@@ -26,6 +28,10 @@ ServeEnd end_of_signal(int signal) {
 int serve(const cli::ServeOptions& options, const Launcher& launcher) {
   RankControl control;
   const SignalWatch signals([&](int signal) { control.end(end_of_signal(signal)); });
+  const LauncherWatch watch(launcher, [&] {
+    control.end({ServeEnd::Cause::kFailure, exit_status(Errc::kLauncher),
+                 "the launcher has ended without ending its ranks: was it killed?"});
+  });
   std::unique_ptr<Group> group = make_group(launcher);
   const Launch launch = check_launch(group, options, launcher, control.cancel());
   log::set_rank(launch.coords.global, role_name(Role::kTarget));

@@ -9,13 +9,19 @@
 namespace preload {
 namespace {
 
+// Left by a job that another one was in the way of. That one is not the older for it.
+bool is_turned_away(const DaemonView& view) {
+  return view.condition == DaemonCondition::kFailed && view.file->code == wire_code(Errc::kBusy);
+}
+
 // The job whose daemons wrote their state last.
 std::optional<std::string> newest_job(const std::vector<DaemonView>& views) {
+  const bool all_turned_away = std::ranges::all_of(views, is_turned_away);
   std::optional<std::string> job;
   std::int64_t newest = -1;
   for (const DaemonView& view : views) {
     const std::int64_t time_ms = view.file ? view.file->time_ms : 0;
-    if (time_ms <= newest) continue;
+    if (time_ms <= newest || (is_turned_away(view) && !all_turned_away)) continue;
     newest = time_ms;
     job = view.status().job;
   }

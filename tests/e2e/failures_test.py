@@ -149,6 +149,28 @@ class Killed(harness.Case):
         self.preload("stop", status=7)
 
     @needs_mpi
+    def test_ranks_do_not_outlive_a_killed_launcher(self):
+        daemon = self.start(make_llama(self.root / "model", *SMALL), "-tp", 2, ranks=2).wait_ready()
+        pids = [d["pid"] for d in self.status()]
+        self.assertEqual(len(pids), 2)
+        daemon.process.kill()
+        eventually(lambda: not any(map(is_running, pids)), 15, "every rank to be gone")
+        # What the ranks say goes through the launcher, and so nowhere; what they leave says it.
+        self.preload("wait", "--timeout", 30, status=5)
+        self.assertIn("launcher has ended", self.stderr)
+        self.assert_nothing_left()
+
+    @needs_mpi
+    def test_a_job_that_is_turned_away_is_not_the_newest(self):
+        model = make_llama(self.root / "model", *SMALL)
+        daemon = self.start(model).wait_ready()
+        wider = self.start(model, "-tp", 2, ranks=2)
+        self.assertEqual(wider.wait_end(), 6, wider.log)
+        self.preload("wait", "--timeout", 30)
+        self.preload("stop")
+        self.assertEqual(daemon.wait_end(), 0, daemon.log)
+
+    @needs_mpi
     def test_a_killed_rank_zero_ends_the_job_too(self):
         model = make_llama(self.root / "model", *SMALL)
         daemon = self.start(model, "-tp", 2, ranks=2).wait_ready()

@@ -65,6 +65,21 @@ TEST(Index, FilesThatItDoesNotNameAreNotRead) {
   EXPECT_THAT(file_names(open_checkpoint(dir.path(), {})), ElementsAre(kFirst, kSecond));
 }
 
+// The index places all tensors of the second shard in the first, and so names the second nowhere.
+TEST(Index, IsStaleWhereItForgetsAShardThatLiesBesideTheOthers) {
+  const TempDir dir;
+  write_checkpoint(dir, two_shards());
+  std::string index = dir.read(kIndex);
+  for (std::size_t at; (at = index.find(kSecond)) != std::string::npos;) {
+    index.replace(at, std::string_view(kSecond).size(), kFirst);
+  }
+  dir.write(kIndex, index);
+  EXPECT_THAT(refusal(dir.path()), AllOf(HasSubstr("stale"), HasSubstr("--rebuild-index")));
+  OpenOptions rebuild;
+  rebuild.rebuild_index = true;
+  EXPECT_THAT(file_names(open_checkpoint(dir.path(), rebuild)), ElementsAre(kFirst, kSecond));
+}
+
 TEST(Index, MayNameFilesInSubdirectories) {
   const TempDir dir;
   dir.write("config.json", "{}");

@@ -153,6 +153,21 @@ TEST(Layout, StoredHeadOfATiedModelIsLeftAloneWithTheReason) {
   EXPECT_TRUE(tensor_named(program, "lm_head.weight").alias);
 }
 
+// It may differ from the embedding, and names as stored promise what is stored under them.
+TEST(Layout, StoredHeadOfATiedModelIsServedAsItIsUnderStoredNames) {
+  LlamaSize size;
+  size.tied = true;
+  std::vector<Stored> tensors = llama_tensors(size);
+  tensors.push_back({"lm_head.weight", DType::kBF16, {size.vocab, size.hidden}});
+  const Checkpoint checkpoint = make_checkpoint(llama_config(size), tensors);
+  const CopyProgram program = program_of(checkpoint, "hf", {1, 1, 1}, 0);
+  EXPECT_TRUE(program.left_alone.empty());
+  const TargetTensor& head = tensor_named(program, "lm_head.weight");
+  EXPECT_FALSE(head.alias);
+  ASSERT_EQ(head.moves.size(), 1U);
+  EXPECT_EQ(checkpoint.tensors[head.moves[0].source].name, "lm_head.weight");
+}
+
 TEST(Layout, RotaryTablesAreLeftAlone) {
   std::vector<Stored> tensors = llama_tensors({});
   tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", DType::kF32, {4}});

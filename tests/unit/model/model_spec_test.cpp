@@ -102,6 +102,8 @@ TEST(ModelSpec, FieldsOfWrongTypeAreNamed) {
   EXPECT_THAT(refusal(llama(R"("tie_word_embeddings": 1)")), HasSubstr("true or false"));
   EXPECT_THAT(refusal(llama(R"("dtype": "float3")")), HasSubstr("float3"));
   EXPECT_THAT(refusal(R"({"architectures": "LlamaForCausalLM"})"), HasSubstr("list of names"));
+  EXPECT_THAT(refusal(llama(R"("text_config": [1])")),
+              AllOf(HasSubstr("\"text_config\""), HasSubstr("an object")));
 }
 
 TEST(ModelSpec, NumbersOfArchitecturesWithoutRulesAreNotNeeded) {
