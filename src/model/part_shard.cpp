@@ -44,6 +44,19 @@ std::string why_indivisible(const LayoutPart& part, const ModelSpec& spec, int r
                      flags);
 }
 
+// An axis that ranks share in whole units; what is padded, is so to the same size on each.
+AxisShard shared_axis(std::int64_t extent, std::int64_t unit, std::int64_t padding,
+                      const TpShare& share) {
+  if (unit == 1) return even_shard(extent, share.size, share.rank);
+  AxisShard axis = unit_shard(extent, unit, share.size, share.rank);
+  if (padding > 1) axis.extent = extent / share.size;
+  return axis;
+}
+
+void pad(AxisShard& axis, std::int64_t padding) {
+  axis.extent = (axis.extent + padding - 1) / padding * padding;
+}
+
 PartShard weight_shard(const LayoutPart& part, const ModelSpec& spec, const TpShare& share) {
   PartShard shard{whole_axis(part.rows), whole_axis(part.columns)};
   switch (part.split) {
@@ -51,10 +64,10 @@ PartShard weight_shard(const LayoutPart& part, const ModelSpec& spec, const TpSh
       break;
     case Split::kRows:
     case Split::kQueryHeads:
-      shard.rows = even_shard(part.rows, share.size, share.rank);
+      shard.rows = shared_axis(part.rows, part.row_unit, part.row_padding, share);
       break;
     case Split::kColumns:
-      shard.columns = even_shard(part.columns, share.size, share.rank);
+      shard.columns = shared_axis(part.columns, part.column_unit, part.column_padding, share);
       break;
     case Split::kVocabRows:
       shard.rows = vocab_shard(part.rows, share.size, share.rank);
@@ -67,6 +80,8 @@ PartShard weight_shard(const LayoutPart& part, const ModelSpec& spec, const TpSh
       if (share.rank > 0) shard.rows.stored.count = 0;
       break;
   }
+  pad(shard.rows, part.row_padding);
+  pad(shard.columns, part.column_padding);
   return shard;
 }
 

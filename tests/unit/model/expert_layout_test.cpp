@@ -228,6 +228,8 @@ std::string refusal(const char* family, const ParallelSizes& sizes) {
 TEST(ExpertLayout, WhatVllmRefusesIsRefusedWithTheReason) {
   EXPECT_THAT(refusal("llama", with_ep(1, 1, 2)), HasSubstr("--enable-expert-parallel"));
   EXPECT_THAT(refusal("gpt_oss", with_ep(3, 1, 1)), HasSubstr("4 experts do not divide by the 3"));
+  EXPECT_THAT(refusal("qwen3_moe", {1, 1, 16}),
+              HasSubstr("--tensor-parallel-size 16 is greater than the number of experts"));
   EXPECT_THAT(refusal("mixtral", {5, 1, 1}),
               AllOf(HasSubstr("intermediate_size 192"), HasSubstr("--data-parallel-size 5"),
                     HasSubstr("--enable-expert-parallel")));
