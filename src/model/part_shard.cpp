@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "model/extents.hpp"
 
@@ -91,6 +92,10 @@ AxisShard in_blocks(const AxisShard& axis, std::int64_t block) {
   return {{axis.stored.begin / block, blocks(axis.stored.count)}, blocks(axis.extent)};
 }
 
+// Blocks of experts that ranks would cut vLLM 0.32 takes apart into finer ones down to this
+// (layers/fused_moe/oracle/fp8.py, refine_fp8_moe_block_shape).
+constexpr std::int64_t kFinestBlock = 32;
+
 // Why the blocks of a weight's scale do not fit the ranks' shares, as vLLM 0.32 has it
 // (layers/quantization/utils/fp8_utils.py, validate_fp8_block_shape and its MoE counterpart).
 std::string why_cut(const LayoutRule& rule, std::size_t index, const ModelSpec& spec,
@@ -99,9 +104,13 @@ std::string why_cut(const LayoutRule& rule, std::size_t index, const ModelSpec& 
   const PartShard weight = weight_shard(part, spec, share);
   const auto cuts = [&](std::string_view axis, std::int64_t extent, std::int64_t block) {
     if (block == 1 || extent % block == 0) return std::string();
-    return fmt::format(
-        "{}: a rank's {} {} of the weight are no multiple of its blocks of {}, which vLLM refuses",
-        part.stored, extent, axis, block);
+    const bool refined = rule.share == Share::kExperts &&
+                         std::gcd(std::gcd(part.row_block, part.column_block),
+                                  std::gcd(extent, spec.hidden_size)) >= kFinestBlock;
+    return fmt::format("{}: a rank's {} {} of the weight are no multiple of its blocks of {}, {}",
+                       part.stored, extent, axis, block,
+                       refined ? "of which vLLM makes finer ones, a form that is not built"
+                               : "which vLLM refuses");
   };
   const bool rows_split = share.size > 1 && weight.rows.extent < part.rows;
   // Parts under each other meet at whole blocks; only what comes last may end within one.

@@ -215,9 +215,10 @@ TEST(ExpertLayout, LayersOfADraftAreLeftAloneWithTheReason) {
   }
 }
 
-std::string refusal(const char* family, const ParallelSizes& sizes) {
+std::string refusal(const char* family, const ParallelSizes& sizes,
+                    const LayoutRequest& request = {}) {
   try {
-    program_of(fixture_checkpoint(family), {}, sizes, 0);
+    program_of(fixture_checkpoint(family), request, sizes, 0);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::kModel);
     return error.what();
@@ -237,6 +238,22 @@ TEST(ExpertLayout, WhatVllmRefusesIsRefusedWithTheReason) {
   stages.stage_layers = {1, 2};
   EXPECT_THAT(refusal("mixtral", stages),
               AllOf(HasSubstr("--pipeline-layers 1,2"), HasSubstr("num_hidden_layers is 4")));
+}
+
+TEST(ExpertLayout, WhatTheEngineWouldHoldInAFormThatIsNotBuiltIsRefused) {
+  // A quarter of 256 is half a block of 128: vLLM makes blocks of 64 of it.
+  EXPECT_THAT(refusal("deepseek_v3_fp8", {1, 1, 4}),
+              AllOf(HasSubstr("64 rows"), HasSubstr("finer ones"), HasSubstr("not built")));
+  LayoutRequest request;
+  request.moe_backend = "flashinfer_trtllm";
+  EXPECT_THAT(refusal("mixtral", {1, 1, 1}, request),
+              AllOf(HasSubstr("flashinfer_trtllm"), HasSubstr("192 columns"), HasSubstr("128")));
+  request.moe_backend = "triton";
+  EXPECT_EQ(refusal("mixtral", {1, 1, 1}, request), "nothing was refused");
+  request = {};
+  request.moe_backend = "flashinfer_trtllm";
+  request.layout = "hf";
+  EXPECT_EQ(refusal("mixtral", {1, 1, 1}, request), "nothing was refused");
 }
 
 TEST(ExpertLayout, FewerExpertsThanRanksArePlannedButNotServed) {
