@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@ namespace preload {
 namespace {
 
 constexpr std::string_view kConfigName = "config.json";
+constexpr std::string_view kQuantizationName = "hf_quant_config.json";
 constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 
 void read_config(int directory, const std::vector<std::string>& entries, Checkpoint& checkpoint,
@@ -38,6 +40,27 @@ void read_config(int directory, const std::vector<std::string>& entries, Checkpo
   } else {
     checkpoint.config_json = std::move(*text);
   }
+}
+
+// ModelOpt wrote the format of quantised weights into a file of its own, which engines read where
+// config.json has none.
+void read_quantization(int directory, const std::vector<std::string>& entries,
+                       Checkpoint& checkpoint, Problems& problems) {
+  if (!std::binary_search(entries.begin(), entries.end(), kQuantizationName)) return;
+  auto config = nlohmann::ordered_json::parse(checkpoint.config_json, nullptr, false);
+  if (!config.is_object()) return;
+  const auto stated = config.find("quantization_config");
+  if (stated != config.end() && !stated->is_null()) return;
+  const auto text =
+      read_text_file(directory, std::string(kQuantizationName), kMaxConfigBytes, problems);
+  if (!text) return;
+  auto format = nlohmann::ordered_json::parse(*text, nullptr, false);
+  if (format.is_discarded()) {
+    problems.add(kQuantizationName, "is no valid JSON; download it again");
+    return;
+  }
+  config["quantization_config"] = std::move(format);
+  checkpoint.config_json = config.dump();
 }
 
 std::vector<WeightFile> read_headers(int directory, const std::vector<std::string>& names,
@@ -98,6 +121,7 @@ Checkpoint open_checkpoint(const std::string& model, const OpenOptions& options)
 
   Problems problems;
   read_config(directory.get(), entries, checkpoint, problems);
+  read_quantization(directory.get(), entries, checkpoint, problems);
   WeightSelection selection =
       select_weights(directory.get(), entries, options.rebuild_index, problems);
   std::move(selection.warnings.begin(), selection.warnings.end(),

@@ -26,6 +26,12 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"all2all-backend", "", "NAME", kModelCommands,
      "vLLM's all-to-all backend of expert parallelism, which decides whether shared experts are "
      "sliced [allgather_reducescatter]"},
+    {"kernel-config", "", "JSON", kModelCommands,
+     "as vLLM takes it: \"moe_backend\" decides the shapes of MXFP4 experts in layout vllm (cpu "
+     "for "
+     "engines on CPUs); --kernel-config.KEY VALUE sets one key"},
+    {"kv-cache-dtype", "", "TYPE", kModelCommands,
+     "type of the engine's KV cache, as vLLM takes it; engines match only with the same [auto]"},
     {"dtype", "", "TYPE", kModelCommands,
      "auto, float16 (half), bfloat16 or float32 (float); auto is the config's type in the "
      "layouts vllm and transformers and the stored types in hf [auto]"},

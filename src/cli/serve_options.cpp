@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "cli/kernel_config.hpp"
 #include "model/expert_share.hpp"
 
 namespace preload::cli {
@@ -35,6 +36,27 @@ std::optional<DType> parse_dtype(const std::string& text) {
       fmt::format("--dtype must be one of auto, half, float16, bfloat16, float, float32: '{}'",
                   text));
 }
+
+// vLLM 0.32 config/cache.py, CacheDType.
+const std::vector<std::string_view> kKvCacheDtypes = {"auto",
+                                                      "float16",
+                                                      "bfloat16",
+                                                      "fp8",
+                                                      "fp8_e4m3",
+                                                      "fp8_e5m2",
+                                                      "fp8_inc",
+                                                      "fp8_ds_mla",
+                                                      "nvfp4_ds_mla",
+                                                      "turboquant_k8v4",
+                                                      "turboquant_4bit_nc",
+                                                      "turboquant_k3v4_nc",
+                                                      "turboquant_3bit_nc",
+                                                      "ultraquant_4bit",
+                                                      "int4_per_token_head",
+                                                      "int8_per_token_head",
+                                                      "fp8_per_token_head",
+                                                      "nvfp4",
+                                                      "nvfp4_4over6"};
 
 void check_load_format(const ParsedOptions& options) {
   const std::string format = options.text("load-format").value_or("auto");
@@ -117,6 +139,12 @@ ModelOptions model_options(const ParsedOptions& options) {
   }
   if (options.choice("all2all-backend", all2all_backends())) {
     model.layout.all2all_backend = *options.text("all2all-backend");
+  }
+  if (const auto kernels = options.text("kernel-config")) {
+    model.layout.moe_backend = moe_backend_of(*kernels);
+  }
+  if (options.choice("kv-cache-dtype", kKvCacheDtypes)) {
+    model.layout.kv_cache_dtype = *options.text("kv-cache-dtype");
   }
   model.open.revision = options.text("revision").value_or("main");
   model.open.rebuild_index = options.has("rebuild-index");

@@ -100,7 +100,9 @@ struct Experts {
   // Config field of the number of expert groups, on which round-robin placement depends; empty:
   // the engine is told of none.
   std::string_view groups = {};
-  bool even = false;  // the engine's loader wants the same number of experts on every rank
+  bool even = false;           // the engine's loader wants the same number of experts on every rank
+  bool one_a_rank = false;     // the engine refuses more tensor-parallel ranks than experts
+  bool divides_world = false;  // it wants intermediate_size to divide by all ranks of the job
 };
 
 // How a draft's checkpoint calls what its rules call something beginning with `name`. '#' is the

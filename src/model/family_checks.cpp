@@ -2,13 +2,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "model/family_matcher.hpp"
+#include "model/mxfp4.hpp"
 #include "model/part_shard.hpp"
 
 // What a matcher finds wrong with config, parallelism and stored tensors.
 namespace preload {
+namespace {
+
+constexpr std::int64_t kTrtllmRows = 128;
+
+}  // namespace
 
 void FamilyLayout::Matcher::check_numbers() {
   const ModelSpec& spec = layout_.spec_;
@@ -82,6 +89,58 @@ void FamilyLayout::Matcher::check_parallelism() {
   check_rules(layout_.last_section_);
 }
 
+// What vLLM refuses of a model with experts, whatever its weights are.
+void FamilyLayout::Matcher::check_engine_experts() {
+  const ModelSpec& spec = layout_.spec_;
+  const ParallelSizes& sizes = layout_.sizes_;
+  const Experts& experts = layout_.family_.experts;
+  if (experts.sparse == nullptr || layout_.style_ != RuleStyle::kEngine) return;
+  if (experts.one_a_rank && sizes.tp > spec.num_experts) {
+    problems_.push_back(
+        fmt::format("--tensor-parallel-size {} is greater than the number of experts {}, which "
+                    "vLLM refuses for {}",
+                    sizes.tp, spec.num_experts, spec.architecture));
+  }
+  const int world = sizes.world();
+  if (experts.divides_world && spec.intermediate_size % world != 0) {
+    problems_.push_back(fmt::format(
+        "intermediate_size {} is not divisible by the {} ranks of the job, which vLLM refuses for "
+        "{} however its experts are shared",
+        spec.intermediate_size, world, spec.architecture));
+  }
+  const int ranks = layout_.rank_share(coords_of(0, sizes)).experts.tp_size;
+  for (const Section& section : layout_.layer_sections_) {
+    for (const LayoutRule& rule : section.rules) {
+      // layers/fused_moe/oracle/unquantized.py; all that is cut by rows is gate or up.
+      if (rule.share != Share::kExperts || rule.content != Content::kFloats ||
+          layout_.request_.moe_backend != "flashinfer_trtllm" || layout_.format_) {
+        continue;
+      }
+      for (const LayoutPart& part : rule.parts) {
+        if (part.split != Split::kColumns || part.columns / ranks % kTrtllmRows == 0) continue;
+        problems_.push_back(fmt::format(
+            "{}: the MoE backend flashinfer_trtllm makes vLLM pad a rank's {} columns to a "
+            "multiple of {}, which is not built: use another backend",
+            part.stored, part.columns / ranks, kTrtllmRows));
+        return;
+      }
+    }
+  }
+}
+
+void FamilyLayout::Matcher::check_mxfp4() {
+  if (!layout_.format_ || !layout_.format_->mxfp4) return;
+  if (layout_.style_ == RuleStyle::kEngine && layout_.dtype_ != DType::kBF16) {
+    problems_.push_back(
+        fmt::format("MXFP4 experts with --dtype {} are refused by vLLM: use bfloat16",
+                    layout_.dtype_ ? dtype_name(*layout_.dtype_) : "auto"));
+  }
+  const int ranks = layout_.rank_share(coords_of(0, layout_.sizes_)).experts.tp_size;
+  std::ranges::move(mxfp4_refusals(layout_.spec_, layout_.request_.moe_backend,
+                                   *layout_.format_->mxfp4, ranks, layout_.style_),
+                    std::back_inserter(problems_));
+}
+
 void FamilyLayout::Matcher::check_extents(const std::vector<LayoutRule>& rules) {
   const auto check = [&](const std::string& text, std::int64_t extent) {
     if (extent > 0) return;
@@ -117,7 +176,7 @@ void FamilyLayout::Matcher::check_tensor(const SourceTensor& tensor, const Layou
     shapes_.push_back(
         fmt::format("{} is stored as {} with a scale beside it: scales are of F8_E4M3", tensor.name,
                     dtype_name(tensor.dtype)));
-  } else if (rule.content == Content::kFloats && layout_.format_ &&
+  } else if (rule.content == Content::kFloats && layout_.format_ && !layout_.format_->mxfp4 &&
              tensor.dtype == DType::kF8E4M3) {
     shapes_.push_back(fmt::format("{} is stored as {} without its {} beside it", tensor.name,
                                   dtype_name(tensor.dtype), layout_.format_->scale));

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "model/kv_scales.hpp"
+#include "model/mxfp4.hpp"
+
 namespace preload {
 
 FamilyLayout::Matcher::Matcher(FamilyLayout& layout)
@@ -39,6 +42,8 @@ void FamilyLayout::Matcher::run() {
   leave_unused_alone();
   serve_others();
   check_parallelism();
+  check_engine_experts();
+  check_mxfp4();
   sort_out();
   throw_if_any();
 }
@@ -111,12 +116,19 @@ const FamilyLayout::Section& FamilyLayout::Matcher::layer_section(std::size_t la
   const std::size_t kind = layout_.kind_of(static_cast<std::int64_t>(layer));
   const std::vector<LayoutRule>& rules = layer_rules_[kind];
   std::vector<bool> quantised(rules.size(), false);
-  for (std::size_t i = 0; layout_.format_ && i < rules.size(); ++i) {
+  const bool by_scale = layout_.format_ && !layout_.format_->mxfp4;
+  for (std::size_t i = 0; by_scale && i < rules.size(); ++i) {
     std::string scale = scale_of(rules[i], *layout_.format_);
     if (const std::size_t star = scale.find('*'); star != std::string::npos) scale[star] = '0';
     quantised[i] = !scale.empty() && find(prefix + scale).has_value();
   }
-  const auto [at, is_new] = known_.try_emplace({kind, quantised});
+  std::optional<WeightFormat> format = by_scale ? layout_.format_ : std::nullopt;
+  std::vector<LayoutRule> kv_rules;
+  const std::vector<std::string> kv_names = take_kv_scales(prefix, format, kv_rules);
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (quantised[i]) leave_input_scales_alone(rules[i], prefix);
+  }
+  const auto [at, is_new] = known_.try_emplace({kind, quantised, kv_names});
   if (is_new) {
     for (std::size_t i = 0; i < rules.size(); ++i) {
       std::string reason = quantised[i] ? why_not_built(rules[i], *layout_.format_) : "";
@@ -125,13 +137,64 @@ const FamilyLayout::Section& FamilyLayout::Matcher::layer_section(std::size_t la
       }
     }
     Section& section = layout_.layer_sections_.emplace_back();
-    section.rules = layout_.format_ ? with_scales(rules, quantised, *layout_.format_,
-                                                  layout_.style_, layout_.family_.attention)
-                                    : rules;
+    if (by_scale) {
+      section.rules =
+          with_scales(rules, quantised, *format, layout_.style_, layout_.family_.attention);
+    } else if (layout_.format_) {
+      section.rules = with_mxfp4_experts(rules, *layout_.format_->mxfp4, layout_.style_);
+    } else {
+      section.rules = rules;
+    }
+    std::ranges::move(kv_rules, std::back_inserter(section.rules));
     count_sources(section);
     at->second = &section;
   }
   return *at->second;
+}
+
+// Scales of a layer's KV cache that the checkpoint has, instead of the constants in `format`; in
+// the hf layout they are rules of their own. Returns their names.
+std::vector<std::string> FamilyLayout::Matcher::take_kv_scales(const std::string& prefix,
+                                                               std::optional<WeightFormat>& format,
+                                                               std::vector<LayoutRule>& rules) {
+  const std::string_view attention = layout_.family_.attention;
+  std::vector<std::string> found;
+  if (attention.empty() || layout_.style_ == RuleStyle::kTransformers) return found;
+  if (format && layout_.style_ == RuleStyle::kEngine) {
+    for (LayoutRule& rule : format->attention) {
+      for (const std::string& name : stored_kv_names(attention, rule.target)) {
+        if (!find(prefix + name)) continue;
+        found.push_back(name);
+        rule = kv_rule(std::move(rule), name, layout_.style_);
+        break;
+      }
+    }
+    return found;
+  }
+  for (const std::string& name : stored_kv_names(attention)) {
+    const std::optional<std::uint32_t> index = find(prefix + name);
+    if (!index) continue;
+    if (layout_.style_ == RuleStyle::kEngine) {
+      reasons_[*index] = "vLLM's attention has no such parameter without quantised weights";
+      continue;
+    }
+    found.push_back(name);
+    rules.push_back(kv_rule({}, name, layout_.style_));
+  }
+  return found;
+}
+
+void FamilyLayout::Matcher::leave_input_scales_alone(const LayoutRule& rule,
+                                                     const std::string& prefix) {
+  for (const std::string& name : unused_input_scales(rule, *layout_.format_, layout_.style_)) {
+    const std::size_t star = name.find('*');
+    if (star == std::string::npos) continue;
+    for (std::int64_t expert = 0; expert < layout_.spec_.num_experts; ++expert) {
+      const auto index = find(
+          fmt::format("{}{}{}{}", prefix, name.substr(0, star), expert, name.substr(star + 1)));
+      if (index) reasons_[*index] = "vLLM keeps one input scale of gate and up, that of up";
+    }
+  }
 }
 
 FamilyLayout::Instance FamilyLayout::Matcher::match(const Section& section,

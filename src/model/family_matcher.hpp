@@ -3,7 +3,7 @@
 
 #include <array>
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "model/family_layout.hpp"
 
@@ -20,6 +20,8 @@ class FamilyLayout::Matcher {
  private:
   void check_numbers();
   void check_parallelism();
+  void check_engine_experts();
+  void check_mxfp4();
   void choose_names();
   void select_rules();
   void adapt_to_transformers(std::vector<LayoutRule>& rules) const;
@@ -27,6 +29,10 @@ class FamilyLayout::Matcher {
   void count_sources(Section& section);
   void check_extents(const std::vector<LayoutRule>& rules);
   const Section& layer_section(std::size_t layer, const std::string& prefix);
+  std::vector<std::string> take_kv_scales(const std::string& prefix,
+                                          std::optional<WeightFormat>& format,
+                                          std::vector<LayoutRule>& rules);
+  void leave_input_scales_alone(const LayoutRule& rule, const std::string& prefix);
   Instance match(const Section& section, const std::string& prefix);
   void match_source(const LayoutRule& rule, const LayoutPart& part);
   void check_tensor(const SourceTensor& tensor, const LayoutRule& rule, const LayoutPart& part);
@@ -48,8 +54,10 @@ class FamilyLayout::Matcher {
   FamilyLayout& layout_;
   TensorNames names_;
   std::array<std::vector<LayoutRule>, 2> layer_rules_;  // by kind_of
-  // By a layer's kind and which of its rules' weights are quantised.
-  std::map<std::pair<std::size_t, std::vector<bool>>, const Section*> known_;
+  // By a layer's kind, which of its rules' weights are quantised and which scales of its KV cache
+  // are stored.
+  std::map<std::tuple<std::size_t, std::vector<bool>, std::vector<std::string>>, const Section*>
+      known_;
   std::vector<bool> consumed_;
   std::vector<std::string> reasons_;
   std::vector<std::string> problems_;  // one line each

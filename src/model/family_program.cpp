@@ -27,6 +27,11 @@ Strides strides_of(std::int64_t rows, std::int64_t columns, bool transposed) {
   return {rows * columns, columns, 1};
 }
 
+// Whether the engine has a single scale along an axis: of its dense weights, not of an expert.
+bool is_vector(const LayoutRule& rule) {
+  return rule.engine_writes ? rule.constant_vector : rule.share != Share::kExperts;
+}
+
 }  // namespace
 
 // Makes the program of one rank, tensor by tensor in the engine's order.
@@ -110,6 +115,7 @@ class FamilyLayout::Builder {
     tensor.name = std::move(name);
     tensor.dtype = layout_.target_dtype(rule, stored);
     tensor.kind = rule.kind;
+    if (rule.engine_writes) tensor.cls = TensorClass::kPrivate;
     return tensor;
   }
 
@@ -146,8 +152,11 @@ class FamilyLayout::Builder {
       tensor.shape.push_back(columns);
       tensor.shape.push_back(rows);
     } else {
-      tensor.shape.push_back(rows);
-      if (!front.one_axis()) tensor.shape.push_back(columns);
+      const bool single = front.scalar && rule.parts.size() == 1;
+      if (!single || is_vector(rule)) tensor.shape.push_back(rows);
+      const std::int64_t group = rule.as_stored ? front.group : 0;
+      if (!front.one_axis()) tensor.shape.push_back(group > 0 ? columns / group : columns);
+      if (group > 0) tensor.shape.push_back(group);
     }
     if (rule.as_stored && front.scalar) {
       tensor.shape = layout_.checkpoint_.tensors[*sources].shape;

@@ -45,7 +45,8 @@ std::unique_ptr<ModelLayout> open_layout(const Checkpoint& checkpoint, const Mod
                        "weights or turns them into floats depends on the device and its kernels",
                        spec.quantization));
   }
-  const FormatChoice choice = spec.quantization.empty() ? FormatChoice{} : weight_format(spec);
+  const FormatChoice choice =
+      spec.quantization.empty() ? FormatChoice{} : weight_format(spec, request);
   if (family != nullptr && choice.refusal.empty()) {
     return std::make_unique<FamilyLayout>(*family, checkpoint, spec, request, sizes, choice.format);
   }

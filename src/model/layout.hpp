@@ -7,6 +7,7 @@
 
 #include "model/copy_program.hpp"
 #include "model/draft.hpp"
+#include "model/kernel_backend.hpp"
 #include "model/model_spec.hpp"
 #include "plan/topology.hpp"
 
@@ -22,6 +23,8 @@ struct LayoutRequest {
   std::vector<std::string> ignore;  // checkpoint tensors to leave alone (names or globs)
   ExpertPlacement placement = ExpertPlacement::kLinear;
   std::string all2all_backend = "allgather_reducescatter";  // of expert parallelism
+  std::string moe_backend{kAutoBackend};                    // of the engine's expert kernels
+  std::string kv_cache_dtype = "auto";     // of the engine's KV cache; changes no layout
   std::optional<DraftRequest> draft = {};  // set: not the model itself, but a draft for it
   friend bool operator==(const LayoutRequest&, const LayoutRequest&) = default;
 };

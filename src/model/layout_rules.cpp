@@ -165,7 +165,10 @@ Dims stored_shape(const LayoutPart& part) {
   if (part.whole) return *part.whole;
   if (part.scalar) return {};
   Dims shape{part.stored_rows};
-  if (!part.one_axis()) shape.push_back(part.own_columns());
+  if (!part.one_axis()) {
+    shape.push_back(part.group > 0 ? part.own_columns() / part.group : part.own_columns());
+  }
+  if (part.group > 0) shape.push_back(part.group);
   if (part.transposed) shape = Dims{part.own_columns(), part.stored_rows};
   if (part.experts == 0) return shape;
   Dims whole{part.experts};
@@ -180,7 +183,11 @@ std::string stored_shape_text(const LayoutPart& part) {
   const std::string rows = part.stored_rows == part.own_rows()
                                ? text_of(part.row_text, part.row_block)
                                : "all that it is made of";
-  const std::string columns = text_of(part.column_text, part.column_block);
+  std::string columns = text_of(part.column_text, part.column_block);
+  if (part.group > 0) {
+    columns = fmt::format("{}, {}", text_of(part.column_text, part.column_block * part.group),
+                          part.group);
+  }
   const std::string text = part.one_axis()   ? rows
                            : part.transposed ? columns + ", " + rows
                                              : rows + ", " + columns;

@@ -24,7 +24,14 @@ struct LayoutPart {
   // What is below counts in these.
   std::int64_t row_block = 1;
   std::int64_t column_block = 1;
-  std::int64_t first_row = 0;    // where these rows begin in the stored tensor
+  // Of the weight: ranks share whole units, the last ones fewer or none where they do not divide;
+  // 1: equal parts. A rank's share is padded to a multiple.
+  std::int64_t row_unit = 1;
+  std::int64_t column_unit = 1;
+  std::int64_t row_padding = 1;
+  std::int64_t column_padding = 1;
+  std::int64_t group = 0;      // the stored tensor has columns in so many, as a further axis; 0: no
+  std::int64_t first_row = 0;  // where these rows begin in the stored tensor
   std::int64_t stored_rows = 1;  // of the whole stored tensor
   bool transposed = false;
   std::optional<DType> exact;  // stored like this or not at all, as integers are
@@ -55,6 +62,8 @@ struct LayoutRule {
   std::optional<DType> dtype;
   std::optional<double> constant;
   bool constant_vector = false;  // one element along an axis, not a scalar
+  bool engine_writes =
+      false;  // each engine takes a copy; has the shape of the constant it replaces
   std::string alias_of;
   std::string tied_to;
   TensorKind kind = TensorKind::kParam;

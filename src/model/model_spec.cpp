@@ -123,7 +123,13 @@ std::string quantization_of(const json& config) {
   if (at == config.end() || at->is_null()) return {};
   if (!at->is_object()) refuse("quantization_config", "an object", *at);
   const auto method = at->find("quant_method");
-  if (method == at->end()) return "unnamed";
+  if (method == at->end()) {
+    // ModelOpt's own file says so in other words.
+    const auto producer = at->find("producer");
+    const bool modelopt = producer != at->end() && producer->is_object() &&
+                          producer->value("name", json()) == "modelopt";
+    return modelopt ? "modelopt" : "unnamed";
+  }
   if (!method->is_string()) refuse("quant_method", "a text", *method);
   return method->get<std::string>();
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "model/extents.hpp"
 
@@ -44,6 +45,19 @@ std::string why_indivisible(const LayoutPart& part, const ModelSpec& spec, int r
                      flags);
 }
 
+// An axis that ranks share in whole units; what is padded, is so to the same size on each.
+AxisShard shared_axis(std::int64_t extent, std::int64_t unit, std::int64_t padding,
+                      const TpShare& share) {
+  if (unit == 1) return even_shard(extent, share.size, share.rank);
+  AxisShard axis = unit_shard(extent, unit, share.size, share.rank);
+  if (padding > 1) axis.extent = extent / share.size;
+  return axis;
+}
+
+void pad(AxisShard& axis, std::int64_t padding) {
+  axis.extent = (axis.extent + padding - 1) / padding * padding;
+}
+
 PartShard weight_shard(const LayoutPart& part, const ModelSpec& spec, const TpShare& share) {
   PartShard shard{whole_axis(part.rows), whole_axis(part.columns)};
   switch (part.split) {
@@ -51,10 +65,10 @@ PartShard weight_shard(const LayoutPart& part, const ModelSpec& spec, const TpSh
       break;
     case Split::kRows:
     case Split::kQueryHeads:
-      shard.rows = even_shard(part.rows, share.size, share.rank);
+      shard.rows = shared_axis(part.rows, part.row_unit, part.row_padding, share);
       break;
     case Split::kColumns:
-      shard.columns = even_shard(part.columns, share.size, share.rank);
+      shard.columns = shared_axis(part.columns, part.column_unit, part.column_padding, share);
       break;
     case Split::kVocabRows:
       shard.rows = vocab_shard(part.rows, share.size, share.rank);
@@ -67,6 +81,8 @@ PartShard weight_shard(const LayoutPart& part, const ModelSpec& spec, const TpSh
       if (share.rank > 0) shard.rows.stored.count = 0;
       break;
   }
+  pad(shard.rows, part.row_padding);
+  pad(shard.columns, part.column_padding);
   return shard;
 }
 
@@ -76,6 +92,10 @@ AxisShard in_blocks(const AxisShard& axis, std::int64_t block) {
   return {{axis.stored.begin / block, blocks(axis.stored.count)}, blocks(axis.extent)};
 }
 
+// Blocks of experts that ranks would cut vLLM 0.32 takes apart into finer ones down to this
+// (layers/fused_moe/oracle/fp8.py, refine_fp8_moe_block_shape).
+constexpr std::int64_t kFinestBlock = 32;
+
 // Why the blocks of a weight's scale do not fit the ranks' shares, as vLLM 0.32 has it
 // (layers/quantization/utils/fp8_utils.py, validate_fp8_block_shape and its MoE counterpart).
 std::string why_cut(const LayoutRule& rule, std::size_t index, const ModelSpec& spec,
@@ -84,9 +104,13 @@ std::string why_cut(const LayoutRule& rule, std::size_t index, const ModelSpec& 
   const PartShard weight = weight_shard(part, spec, share);
   const auto cuts = [&](std::string_view axis, std::int64_t extent, std::int64_t block) {
     if (block == 1 || extent % block == 0) return std::string();
-    return fmt::format(
-        "{}: a rank's {} {} of the weight are no multiple of its blocks of {}, which vLLM refuses",
-        part.stored, extent, axis, block);
+    const bool refined = rule.share == Share::kExperts &&
+                         std::gcd(std::gcd(part.row_block, part.column_block),
+                                  std::gcd(extent, spec.hidden_size)) >= kFinestBlock;
+    return fmt::format("{}: a rank's {} {} of the weight are no multiple of its blocks of {}, {}",
+                       part.stored, extent, axis, block,
+                       refined ? "of which vLLM makes finer ones, a form that is not built"
+                               : "which vLLM refuses");
   };
   const bool rows_split = share.size > 1 && weight.rows.extent < part.rows;
   // Parts under each other meet at whole blocks; only what comes last may end within one.

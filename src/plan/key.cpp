@@ -67,6 +67,10 @@ KeyFields key_fields(const ModelSpec& spec, const LayoutRequest& request,
   // Which layers it skips, the size of its blocks: all that config.json says of it counts.
   const std::string& quantization = spec.quantization_json;
   fields["quantization_config"] = quantization.empty() ? "none" : sha256_hex(quantization);
+  const bool by_backend =
+      program.layout == "vllm" && spec.quantization.find("mxfp4") != std::string::npos;
+  fields["moe_backend"] = by_backend ? request.moe_backend : "any";
+  fields["kv_cache_dtype"] = request.kv_cache_dtype;
   fields["tp_size"] = fmt::format("{}", sizes.tp);
   fields["tp_rank"] = fmt::format("{}", rank.tp);
   if (request.dtype) {

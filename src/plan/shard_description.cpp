@@ -69,6 +69,8 @@ std::string to_json(const ShardDescription& shard) {
       {"ignore", shard.request.ignore},
       {"expert_placement", placement_name(shard.request.placement)},
       {"all2all_backend", shard.request.all2all_backend},
+      {"moe_backend", shard.request.moe_backend},
+      {"kv_cache_dtype", shard.request.kv_cache_dtype},
       {"role", role_name(shard.role)},
       {"draft", draft_json(shard.request.draft)},
       {"dp_size", shard.sizes.dp},
@@ -104,6 +106,8 @@ ShardDescription shard_from_json(std::string_view text) {
     shard.request.draft = draft_from_json(object.at("draft"));
     shard.request.placement = placement_from_name(object.at("expert_placement").get<std::string>());
     object.at("all2all_backend").get_to(shard.request.all2all_backend);
+    object.at("moe_backend").get_to(shard.request.moe_backend);
+    object.at("kv_cache_dtype").get_to(shard.request.kv_cache_dtype);
     shard.role = role_from_name(object.at("role").get<std::string>());
     object.at("dp_size").get_to(shard.sizes.dp);
     object.at("pp_size").get_to(shard.sizes.pp);

@@ -13,6 +13,14 @@ AxisShard even_shard(std::int64_t extent, int parts, int index) noexcept {
   return {{index * count, count}, count};
 }
 
+AxisShard unit_shard(std::int64_t extent, std::int64_t unit, int parts, int index) noexcept {
+  const std::int64_t units = (extent + unit - 1) / unit;
+  const std::int64_t share = (units + parts - 1) / parts * unit;
+  const std::int64_t begin = std::min(extent, index * share);
+  const std::int64_t count = std::min(share, extent - begin);
+  return {{begin, count}, count};
+}
+
 std::int64_t padded_vocab(std::int64_t vocab) noexcept {
   return (vocab + kVocabPadding - 1) / kVocabPadding * kVocabPadding;
 }

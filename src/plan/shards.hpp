@@ -28,6 +28,8 @@ inline constexpr std::int64_t kVocabPadding = 64;
 AxisShard whole_axis(std::int64_t extent) noexcept;
 // Equal parts; `extent` divides by `parts`.
 AxisShard even_shard(std::int64_t extent, int parts, int index) noexcept;
+// Whole units, as many on each rank; the last ranks have fewer, or none, where they do not divide.
+AxisShard unit_shard(std::int64_t extent, std::int64_t unit, int parts, int index) noexcept;
 // Padded to kVocabPadding, then equal parts; the padding lies behind the last row.
 AxisShard vocab_shard(std::int64_t vocab, int parts, int index) noexcept;
 // Whole heads; with fewer heads than parts, neighbouring ranks hold replicas of one head.

@@ -68,10 +68,8 @@ std::string reason_of(const std::string& text, const std::string& specimen) {
 }
 
 // Why not every rank gets a program; nothing when each does.
-std::optional<std::string> refusal(const Checkpoint& checkpoint, std::string_view layout,
+std::optional<std::string> refusal(const Checkpoint& checkpoint, const LayoutRequest& request,
                                    const ParallelSizes& sizes) {
-  LayoutRequest request;
-  request.layout = layout;
   try {
     const ModelSpec spec = parse_model_spec(checkpoint.config_json, "");
     for (int rank = 0; rank < sizes.world(); ++rank) {
@@ -84,13 +82,13 @@ std::optional<std::string> refusal(const Checkpoint& checkpoint, std::string_vie
 }
 
 // "one, dp; no tp [1], pp [2]", or "no [1]".
-std::string cell(const Checkpoint& checkpoint, std::string_view layout, bool has_experts,
+std::string cell(const Checkpoint& checkpoint, const LayoutRequest& request, bool has_experts,
                  Footnotes& notes) {
   std::vector<std::string> served;
   std::vector<std::string> refused;
   for (const Shape& shape : kShapes) {
     if (shape.sizes.expert_parallel && !has_experts) continue;
-    if (const auto why = refusal(checkpoint, layout, shape.sizes)) {
+    if (const auto why = refusal(checkpoint, request, shape.sizes)) {
       if (shape.sizes.world() == 1) return "no " + notes.mark(*why);
       refused.push_back(fmt::format("{} {}", shape.name, notes.mark(*why)));
     } else {
@@ -116,7 +114,10 @@ std::string table(std::span<const Specimen> specimens, Footnotes& notes) {
     const bool has_experts = family != nullptr && family->experts.sparse != nullptr;
     out += fmt::format("| {} | {} |", specimen.model, spec.architecture);
     for (const std::string_view layout : kLayouts) {
-      out += fmt::format(" {} |", cell(checkpoint, layout, has_experts, notes));
+      LayoutRequest request;
+      request.layout = layout;
+      request.moe_backend = specimen.moe_backend;
+      out += fmt::format(" {} |", cell(checkpoint, request, has_experts, notes));
     }
     out += "\n";
   }

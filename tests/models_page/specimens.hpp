@@ -10,6 +10,7 @@ namespace preload::test {
 struct Specimen {
   std::string_view model;  // as people call it
   std::string_view fixture;
+  std::string_view moe_backend = "auto";  // that the engine is told to use
 };
 
 std::span<const Specimen> family_specimens() noexcept;

@@ -46,7 +46,7 @@ extern const Family qwen2_moe{.architecture = "Qwen2MoeForCausalLM",
                               .layer_prefix = kLayerPrefix,
                               .rules = kRules,
                               .ignored = kRotaryTables,
-                              .experts = {.sparse = is_every_nth_layer},
+                              .experts = {.sparse = is_every_nth_layer, .one_a_rank = true},
                               .ends_on_every_stage = true};
 
 }  // namespace preload::families

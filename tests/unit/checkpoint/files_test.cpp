@@ -135,6 +135,22 @@ TEST(Files, MissingConfigIsAWarning) {
   EXPECT_THAT(checkpoint.warnings, ElementsAre(HasSubstr("no config.json")));
 }
 
+TEST(Files, ModelOptsOwnFileStandsInForAMissingQuantizationConfig) {
+  const TempDir dir;
+  const std::string format =
+      R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8"}})";
+  write_checkpoint(dir, {{stored("a", "F16", {4})}}, R"({"hidden_size": 8})");
+  dir.write("hf_quant_config.json", format);
+  EXPECT_EQ(open_checkpoint(dir.path(), {}).config_json,
+            R"({"hidden_size":8,"quantization_config":)" + format + "}");
+  const std::string stated = R"({"quantization_config": {"quant_method": "fp8"}})";
+  dir.write("config.json", stated);
+  EXPECT_EQ(open_checkpoint(dir.path(), {}).config_json, stated) << "what config.json says counts";
+  dir.write("config.json", "{}");
+  dir.write("hf_quant_config.json", "{");
+  EXPECT_THAT(refusal(dir.path()), AllOf(HasSubstr("hf_quant_config.json"), HasSubstr("JSON")));
+}
+
 TEST(Files, MalformedConfigIsRefusedWithItsPosition) {
   const TempDir dir;
   write_checkpoint(dir, {{stored("a", "F16", {4})}}, "{\n  \"hidden_size\": ,\n}");

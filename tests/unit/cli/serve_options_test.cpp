@@ -199,5 +199,30 @@ TEST(ServeOptions, WrongStagesAndBackendsAreNamed) {
   }
 }
 
+TEST(ServeOptions, TheMoeBackendIsReadAsVllmReadsIt) {
+  const auto backend = [](const std::vector<std::string>& arguments) {
+    std::vector<std::string> all{"--model", "m"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    return parse_serve_options(all).model.layout.moe_backend;
+  };
+  EXPECT_EQ(backend({}), "auto");
+  EXPECT_EQ(
+      backend({"--kernel-config", R"({"moe_backend": "Marlin", "linear_backend": "triton"})"}),
+      "marlin");
+  EXPECT_EQ(backend({"--kernel-config.moe_backend", "flashinfer-trtllm"}), "flashinfer_trtllm");
+  EXPECT_EQ(backend({"--kernel_config", R"({"enable_jit_warmup": false})"}), "auto");
+  for (const char* wrong : {R"({"moe_backend": "marlim"})", R"({"moe_backend": 3})", "[]",
+                            R"({"moe_backends": "marlin"})"}) {
+    EXPECT_THROW(backend({"--kernel-config", wrong}), Error) << wrong;
+  }
+}
+
+TEST(ServeOptions, TheKvCacheTypeIsOneOfVllms) {
+  EXPECT_EQ(parse_serve_options({"--model", "m", "--kv-cache-dtype", "fp8_e4m3"})
+                .model.layout.kv_cache_dtype,
+            "fp8_e4m3");
+  EXPECT_THROW(parse_serve_options({"--model", "m", "--kv-cache-dtype", "fp7"}), Error);
+}
+
 }  // namespace
 }  // namespace preload::cli::test

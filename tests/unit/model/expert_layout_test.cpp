@@ -215,9 +215,10 @@ TEST(ExpertLayout, LayersOfADraftAreLeftAloneWithTheReason) {
   }
 }
 
-std::string refusal(const char* family, const ParallelSizes& sizes) {
+std::string refusal(const char* family, const ParallelSizes& sizes,
+                    const LayoutRequest& request = {}) {
   try {
-    program_of(fixture_checkpoint(family), {}, sizes, 0);
+    program_of(fixture_checkpoint(family), request, sizes, 0);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::kModel);
     return error.what();
@@ -228,6 +229,8 @@ std::string refusal(const char* family, const ParallelSizes& sizes) {
 TEST(ExpertLayout, WhatVllmRefusesIsRefusedWithTheReason) {
   EXPECT_THAT(refusal("llama", with_ep(1, 1, 2)), HasSubstr("--enable-expert-parallel"));
   EXPECT_THAT(refusal("gpt_oss", with_ep(3, 1, 1)), HasSubstr("4 experts do not divide by the 3"));
+  EXPECT_THAT(refusal("qwen3_moe", {1, 1, 16}),
+              HasSubstr("--tensor-parallel-size 16 is greater than the number of experts"));
   EXPECT_THAT(refusal("mixtral", {5, 1, 1}),
               AllOf(HasSubstr("intermediate_size 192"), HasSubstr("--data-parallel-size 5"),
                     HasSubstr("--enable-expert-parallel")));
@@ -235,6 +238,22 @@ TEST(ExpertLayout, WhatVllmRefusesIsRefusedWithTheReason) {
   stages.stage_layers = {1, 2};
   EXPECT_THAT(refusal("mixtral", stages),
               AllOf(HasSubstr("--pipeline-layers 1,2"), HasSubstr("num_hidden_layers is 4")));
+}
+
+TEST(ExpertLayout, WhatTheEngineWouldHoldInAFormThatIsNotBuiltIsRefused) {
+  // A quarter of 256 is half a block of 128: vLLM makes blocks of 64 of it.
+  EXPECT_THAT(refusal("deepseek_v3_fp8", {1, 1, 4}),
+              AllOf(HasSubstr("64 rows"), HasSubstr("finer ones"), HasSubstr("not built")));
+  LayoutRequest request;
+  request.moe_backend = "flashinfer_trtllm";
+  EXPECT_THAT(refusal("mixtral", {1, 1, 1}, request),
+              AllOf(HasSubstr("flashinfer_trtllm"), HasSubstr("192 columns"), HasSubstr("128")));
+  request.moe_backend = "triton";
+  EXPECT_EQ(refusal("mixtral", {1, 1, 1}, request), "nothing was refused");
+  request = {};
+  request.moe_backend = "flashinfer_trtllm";
+  request.layout = "hf";
+  EXPECT_EQ(refusal("mixtral", {1, 1, 1}, request), "nothing was refused");
 }
 
 TEST(ExpertLayout, FewerExpertsThanRanksArePlannedButNotServed) {

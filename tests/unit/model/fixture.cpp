@@ -50,15 +50,20 @@ std::uint16_t half_bits(double value) {
   return static_cast<std::uint16_t>(bits | (std::signbit(value) ? 0x8000U : 0U));
 }
 
-// Writes one finite wide float, rounded to nearest even.
+// Writes one finite wide float, rounded to nearest even, or a byte.
 void encode(double value, DType dtype, std::byte* at) {
+  if (dtype == DType::kU8) {
+    const auto byte = static_cast<std::uint8_t>(value);
+    std::memcpy(at, &byte, 1);
+    return;
+  }
   const auto single = static_cast<float>(value);
   if (dtype == DType::kF32) {
     std::memcpy(at, &single, 4);
     return;
   }
   if (dtype != DType::kBF16 && dtype != DType::kF16) {
-    throw std::logic_error("the interpreter writes F32, F16 and BF16 only");
+    throw std::logic_error("the interpreter writes F32, F16, BF16 and U8 only");
   }
   const auto wide = std::bit_cast<std::uint32_t>(single);
   const auto upper = static_cast<std::uint16_t>((wide + 0x7fffU + ((wide >> 16) & 1U)) >> 16);

@@ -111,7 +111,7 @@ TEST(RandomLayouts, CoverEveryTargetExactlyAndGiveBackEveryByte) {
     size.head_dim = unit * pick({1, 2, 3});
     size.hidden = unit * pick({3, 5, 8}) + (size.block > 0 ? pick({0, 1}) : 0);
     size.units = unit * sizes.dp * sizes.tp * pick({1, 2});
-    size.experts = std::uniform_int_distribution<int>(1, 14)(random);
+    size.experts = std::uniform_int_distribution<int>(sizes.tp, 14)(random);  // vLLM's least
     size.vocab = std::uniform_int_distribution<int>(1, 300)(random);
     LayoutRequest request;
     request.layout = pick({0, 1}) == 1 ? "vllm" : "hf";

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "base/error.hpp"
 #include "model/layout.hpp"
@@ -36,7 +37,7 @@ std::string refusal(const Checkpoint& checkpoint, const std::string& layout, int
 
 std::string refused_format(const std::string& quantization_config) {
   return weight_format(
-             parse_model_spec(R"({"quantization_config": )" + quantization_config + "}", ""))
+             parse_model_spec(R"({"quantization_config": )" + quantization_config + "}", ""), {})
       .refusal;
 }
 
@@ -145,20 +146,169 @@ TEST(WeightFormat, AScaleForEachWeightIsOneElementOfTheFusedOnes) {
   }
 }
 
-TEST(WeightFormat, ExpertsWithAScaleForEachWeightAreRefused) {
-  Checkpoint checkpoint = fixture_checkpoint("deepseek_v3_fp8");
-  const std::string block = R"("weight_block_size":[128,128])";
-  const std::size_t at = checkpoint.config_json.find(block);
-  ASSERT_NE(at, std::string::npos);
-  checkpoint.config_json.replace(at, block.size(), R"("other":1)");
-  for (SourceTensor& tensor : checkpoint.tensors) {
-    if (tensor.name.ends_with("weight_scale_inv")) {
-      tensor.name.resize(tensor.name.size() - 4);
-      tensor.shape = {};
-    }
+// Mixtral whose experts are F8_E4M3 with one scale for each weight and, when static, its input.
+Checkpoint tensor_fp8_experts(const std::string& quantization_config, bool fixed) {
+  Checkpoint checkpoint = fixture_checkpoint("mixtral");
+  checkpoint.config_json.insert(1, "\"quantization_config\": " + quantization_config + ", ");
+  std::vector<Stored> tensors;
+  for (const SourceTensor& tensor : checkpoint.tensors) {
+    const bool expert = tensor.name.find(".experts.") != std::string::npos;
+    tensors.push_back({tensor.name, expert ? DType::kF8E4M3 : tensor.dtype, tensor.shape});
+    if (!expert) continue;
+    const std::string at = tensor.name.substr(0, tensor.name.size() - 6);
+    tensors.push_back({at + "weight_scale", DType::kF32, {}});
+    if (fixed) tensors.push_back({at + "input_scale", DType::kF32, {}});
   }
-  EXPECT_THAT(refusal(checkpoint, "vllm", 1), HasSubstr("experts with one scale for each weight"));
-  EXPECT_EQ(refusal(checkpoint, "hf", 2), "nothing was refused");
+  return make_checkpoint(checkpoint.config_json, tensors);
+}
+
+const std::string kModelOpt = R"({"quant_method": "modelopt", "quant_algo": "FP8",
+                                  "kv_cache_scheme": {"type": "float", "num_bits": 8}})";
+
+TEST(WeightFormat, ScalesOfWholeExpertWeightsAreOneElementEach) {
+  const std::string block = "model.layers.0.block_sparse_moe.experts.";
+  const std::string at = block + "routed_experts.";
+  const Checkpoint checkpoint = tensor_fp8_experts(kModelOpt, true);
+  const auto experts = static_cast<std::int64_t>(
+      std::ranges::count_if(checkpoint.tensors, [&](const SourceTensor& tensor) {
+        return tensor.name.starts_with(block) && tensor.name.ends_with(".w1.weight");
+      }));
+  const CopyProgram program = program_of(checkpoint, "vllm", 2, 1);
+  const std::vector<Bytes> values = execute(program, checkpoint);
+  const auto bytes_of = [&](const std::string& name) {
+    const auto found = std::ranges::find(program.tensors, name, &TargetTensor::name);
+    return values.at(static_cast<std::size_t>(found - program.tensors.begin()));
+  };
+  const auto expected = [&](const std::vector<std::string>& weights, const char* scale) {
+    Bytes out;
+    for (std::int64_t expert = 0; expert < experts; ++expert) {
+      for (const std::string& weight : weights) {
+        const std::string name = block + std::to_string(expert) + "." + weight + "." + scale;
+        const Bytes one =
+            rule_bytes(*std::ranges::find(checkpoint.tensors, name, &SourceTensor::name));
+        out.insert(out.end(), one.begin(), one.end());
+      }
+    }
+    return out;
+  };
+  EXPECT_EQ(tensor_named(program, at + "w13_weight_scale").shape, (Dims{experts, 2}));
+  EXPECT_EQ(bytes_of(at + "w13_weight_scale"), expected({"w1", "w3"}, "weight_scale"));
+  EXPECT_EQ(tensor_named(program, at + "w2_weight_scale").shape, Dims{experts});
+  EXPECT_EQ(bytes_of(at + "w2_weight_scale"), expected({"w2"}, "weight_scale"));
+  EXPECT_EQ(tensor_named(program, at + "w13_input_scale").shape, Dims{experts});
+  EXPECT_EQ(bytes_of(at + "w13_input_scale"), expected({"w3"}, "input_scale"))
+      << "one for gate and up, that which the engine loads last";
+  EXPECT_EQ(tensor_named(program, at + "w2_input_scale").shape, Dims{experts});
+  EXPECT_EQ(bytes_of(at + "w2_input_scale"), expected({"w2"}, "input_scale"));
+  const CopyProgram stored = program_of(checkpoint, "hf", 2, 1);
+  EXPECT_EQ(stored.tensors.size(), checkpoint.tensors.size());
+  EXPECT_EQ(tensor_named(stored, block + "0.w1.input_scale").shape, Dims{});
+  // Inputs scaled at run time have no such parameters.
+  const CopyProgram dynamic =
+      program_of(tensor_fp8_experts(R"({"quant_method": "fp8"})", false), "vllm", 1, 0);
+  EXPECT_EQ(tensor_named(dynamic, at + "w13_weight_scale").shape, (Dims{experts, 2}));
+  EXPECT_THROW(tensor_named(dynamic, at + "w13_input_scale"), std::out_of_range);
+}
+
+TEST(WeightFormat, ModelOptIsUnderstoodInBothOfItsForms) {
+  const std::string in_its_own_file = R"({"producer": {"name": "modelopt"}, "quantization":
+      {"quant_algo": "fp8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}})";
+  for (const std::string& config : {kModelOpt, in_its_own_file}) {
+    const CopyProgram program = program_of(tensor_fp8(config, true, {}), "vllm", 2, 0);
+    const std::string at = "model.layers.0.";
+    EXPECT_EQ(tensor_named(program, at + "self_attn.qkv_proj.weight_scale").shape, Dims{3});
+    EXPECT_EQ(tensor_named(program, at + "mlp.gate_up_proj.input_scale").shape, Dims{2});
+    EXPECT_EQ(tensor_named(program, at + "self_attn.attn.k_scale").fill, -1.0);
+  }
+  EXPECT_THAT(refusal(tensor_fp8(kModelOpt, false, {}), "vllm", 1),
+              HasSubstr("q_proj.input_scale"));
+  EXPECT_THAT(refused_format(R"({"quant_method": "modelopt", "quant_algo": "MXFP8"})"),
+              HasSubstr("MXFP8"));
+}
+
+TEST(WeightFormat, Nvfp4IsServedAsStoredAndRefusedElsewhere) {
+  const Checkpoint checkpoint =
+      tensor_fp8(R"({"quant_method": "modelopt", "quant_algo": "NVFP4"})", true, {});
+  EXPECT_EQ(program_of(checkpoint, "hf", 1, 0).tensors.size(), checkpoint.tensors.size());
+  EXPECT_THAT(refusal(checkpoint, "vllm", 1), AllOf(HasSubstr("NVFP4"), HasSubstr("--layout hf")));
+  EXPECT_THAT(refusal(checkpoint, "hf", 2), AllOf(HasSubstr("NVFP4"), HasSubstr("both at 1")));
+}
+
+// A Llama in FP8 with scales of its KV cache under `names` in every layer.
+Checkpoint with_kv_scales(const std::string& config, const std::vector<std::string>& names) {
+  const Checkpoint checkpoint = tensor_fp8(config, false, {});
+  std::vector<Stored> tensors;
+  for (const SourceTensor& tensor : checkpoint.tensors) {
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  for (const char* layer : {"model.layers.0.", "model.layers.1."}) {
+    for (const std::string& name : names) tensors.push_back({layer + name, DType::kF32, {1}});
+  }
+  return make_checkpoint(checkpoint.config_json, tensors);
+}
+
+TEST(WeightFormat, StoredScalesOfTheKvCacheArePrivate) {
+  const std::pair<const char*, const char*> names[] = {
+      {"self_attn.k_scale", "self_attn.v_scale"},
+      {"self_attn.k_proj.k_scale", "self_attn.v_proj.v_scale"},
+      {"self_attn.attn.k_scale", "self_attn.attn.v_scale"},
+      {"self_attn.qkv_proj.k_scale", "self_attn.qkv_proj.v_scale"},
+  };
+  for (const auto& [k, v] : names) {
+    SCOPED_TRACE(k);
+    const Checkpoint checkpoint = with_kv_scales(R"({"quant_method": "fp8"})", {k, v});
+    const CopyProgram program = program_of(checkpoint, "vllm", 2, 1);
+    const std::string layer = "model.layers.1.";
+    for (const auto& [target, source] : {std::pair{"k_scale", k}, std::pair{"v_scale", v}}) {
+      const TargetTensor& scale = tensor_named(program, layer + "self_attn.attn." + target);
+      EXPECT_EQ(scale.cls, TensorClass::kPrivate);
+      EXPECT_EQ(scale.shape, Dims{});
+      EXPECT_EQ(scale.dtype, DType::kBF16) << "vLLM makes them in the model's type";
+      EXPECT_EQ(scale.fill, std::nullopt);
+      ASSERT_EQ(scale.moves.size(), 1U);
+      EXPECT_EQ(checkpoint.tensors[scale.moves[0].source].name, layer + source);
+    }
+    EXPECT_EQ(tensor_named(program, layer + "self_attn.attn.q_scale").fill, -1.0);
+    const CopyProgram stored = program_of(checkpoint, "hf", 2, 1);
+    EXPECT_EQ(tensor_named(stored, layer + k).shape, Dims{1});
+    EXPECT_EQ(tensor_named(stored, layer + k).dtype, DType::kF32);
+    EXPECT_EQ(stored.tensors.size(), checkpoint.tensors.size());
+  }
+}
+
+TEST(WeightFormat, TheOlderScaleOfKeysAndValuesIsThatOfTheKeys) {
+  const Checkpoint checkpoint =
+      with_kv_scales(R"({"quant_method": "fp8"})", {"self_attn.kv_scale"});
+  const CopyProgram program = program_of(checkpoint, "vllm", 1, 0);
+  EXPECT_EQ(tensor_named(program, "model.layers.0.self_attn.attn.k_scale").moves.size(), 1U);
+  EXPECT_EQ(tensor_named(program, "model.layers.0.self_attn.attn.v_scale").fill, -1.0);
+}
+
+TEST(WeightFormat, CompressedTensorsKeepTheirKvScalesInFloat32) {
+  const std::string config = R"({"quant_method": "compressed-tensors",
+      "kv_cache_scheme": {"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": true},
+      "config_groups": {"g": {"weights": {"num_bits": 8, "type": "float", "strategy": "tensor"},
+                              "input_activations": {"dynamic": true}}}})";
+  const CopyProgram program =
+      program_of(with_kv_scales(config, {"self_attn.k_scale", "self_attn.v_scale"}), "vllm", 1, 0);
+  const TargetTensor& scale = tensor_named(program, "model.layers.0.self_attn.attn.k_scale");
+  EXPECT_EQ(scale.shape, Dims{1});
+  EXPECT_EQ(scale.dtype, DType::kF32);
+  EXPECT_EQ(scale.cls, TensorClass::kPrivate);
+  std::string by_head = config;
+  by_head.replace(by_head.find(R"("tensor")"), 8, R"("attn_head")");
+  EXPECT_THAT(refused_format(by_head), HasSubstr("kv_cache_scheme"));
+}
+
+TEST(WeightFormat, KvScalesBesideFloatWeightsAreNoneOfTheEngines) {
+  std::vector<Stored> tensors = llama_tensors({});
+  const std::string name = "model.layers.0.self_attn.k_scale";
+  tensors.push_back({name, DType::kF32, {}});
+  const Checkpoint checkpoint = make_checkpoint(llama_config({}), tensors);
+  const CopyProgram program = program_of(checkpoint, "vllm", 1, 0);
+  ASSERT_EQ(program.left_alone.size(), 1U);
+  EXPECT_THAT(program.left_alone[0].reason, HasSubstr("no such parameter"));
+  EXPECT_EQ(tensor_named(program_of(checkpoint, "hf", 2, 0), name).moves.size(), 1U);
 }
 
 TEST(WeightFormat, AWeightWithoutItsScaleIsRefused) {

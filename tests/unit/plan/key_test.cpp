@@ -87,6 +87,23 @@ TEST(Key, NamesPlacementAndBackendWhereTheyTakeEffect) {
   EXPECT_EQ(fields_of(mixtral, sizes, 0, dealt), fields_of(mixtral, sizes, 0));
 }
 
+TEST(Key, NamesTheMoeBackendWhereItDecidesShapesAndTheKvCacheTypeAlways) {
+  LayoutRequest request;
+  request.moe_backend = "marlin";
+  request.kv_cache_dtype = "fp8";
+  const Checkpoint plain = fixture_checkpoint("mixtral");
+  EXPECT_EQ(fields_of(plain, {}, 0, request).at("moe_backend"), "any");
+  EXPECT_EQ(fields_of(plain, {}, 0, request).at("kv_cache_dtype"), "fp8");
+  EXPECT_EQ(fields_of(plain, {}, 0).at("kv_cache_dtype"), "auto");
+  ModelSpec spec = parse_model_spec(plain.config_json, "");
+  spec.quantization = "mxfp4";
+  CopyProgram program;
+  program.layout = "vllm";
+  EXPECT_EQ(key_fields(spec, request, program, {}, {}, "").at("moe_backend"), "marlin");
+  program.layout = "hf";
+  EXPECT_EQ(key_fields(spec, request, program, {}, {}, "").at("moe_backend"), "any");
+}
+
 TEST(Key, HoldsWhatSelectsBytesAndNamesIt) {
   const Checkpoint checkpoint = llama_checkpoint({});
   LayoutRequest hf;
