@@ -15,7 +15,8 @@ FamilyLayout::Matcher::Matcher(FamilyLayout& layout)
     : layout_(layout),
       names_(layout.checkpoint_),
       consumed_(layout.checkpoint_.tensors.size(), false),
-      reasons_(layout.checkpoint_.tensors.size()) {}
+      reasons_(layout.checkpoint_.tensors.size()),
+      float_modules_(layout.spec_) {}
 
 void FamilyLayout::Matcher::run() {
   check_numbers();
@@ -44,6 +45,7 @@ void FamilyLayout::Matcher::run() {
   check_parallelism();
   check_engine_experts();
   check_mxfp4();
+  explain_formats();
   sort_out();
   throw_if_any();
 }
@@ -122,6 +124,7 @@ const FamilyLayout::Section& FamilyLayout::Matcher::layer_section(std::size_t la
     if (const std::size_t star = scale.find('*'); star != std::string::npos) scale[star] = '0';
     quantised[i] = !scale.empty() && find(prefix + scale).has_value();
   }
+  if (by_scale) check_formats(rules, quantised, prefix);
   std::optional<WeightFormat> format = by_scale ? layout_.format_ : std::nullopt;
   std::vector<LayoutRule> kv_rules;
   const std::vector<std::string> kv_names = take_kv_scales(prefix, format, kv_rules);

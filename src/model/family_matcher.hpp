@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "model/family_layout.hpp"
+#include "model/float_modules.hpp"
 
 namespace preload {
 
@@ -32,6 +33,9 @@ class FamilyLayout::Matcher {
   std::vector<std::string> take_kv_scales(const std::string& prefix,
                                           std::optional<WeightFormat>& format,
                                           std::vector<LayoutRule>& rules);
+  void check_formats(const std::vector<LayoutRule>& rules, const std::vector<bool>& quantised,
+                     const std::string& prefix);
+  void explain_formats();
   void leave_input_scales_alone(const LayoutRule& rule, const std::string& prefix);
   Instance match(const Section& section, const std::string& prefix);
   void match_source(const LayoutRule& rule, const LayoutPart& part);
@@ -63,7 +67,10 @@ class FamilyLayout::Matcher {
   std::vector<std::string> problems_;  // one line each
   std::vector<std::string> missing_;
   std::vector<std::string> shapes_;
-  std::string name_;  // reused: a name is made for every tensor
+  const FloatModules float_modules_;
+  std::vector<std::string> floats_;  // stored as floats, quantised by the config
+  std::vector<std::string> listed_;  // the other way round
+  std::string name_;                 // reused: a name is made for every tensor
 };
 
 }  // namespace preload

@@ -253,4 +253,10 @@ const TargetTensor& tensor_named(const CopyProgram& program, std::string_view na
   throw std::out_of_range(fmt::format("no tensor {}", name));
 }
 
+void leave_as_float(Checkpoint& checkpoint, const std::string& list, const std::string& module) {
+  auto config = nlohmann::json::parse(checkpoint.config_json);
+  config["quantization_config"][list].push_back(module);
+  checkpoint.config_json = config.dump();
+}
+
 }  // namespace preload::test

@@ -43,6 +43,9 @@ std::string llama_config(const LlamaSize& size);
 std::vector<Stored> llama_tensors(const LlamaSize& size);
 Checkpoint llama_checkpoint(const LlamaSize& size);
 
+// Has the config's quantization_config name a module in one of its lists.
+void leave_as_float(Checkpoint& checkpoint, const std::string& list, const std::string& module);
+
 // Executes a program on rule_bytes, element by element: the row-major bytes of every tensor.
 std::vector<Bytes> execute(const CopyProgram& program, const Checkpoint& checkpoint);
 
