@@ -50,15 +50,17 @@ std::unique_ptr<ModelLayout> open_layout(const Checkpoint& checkpoint, const Mod
   if (family != nullptr && choice.refusal.empty()) {
     return std::make_unique<FamilyLayout>(*family, checkpoint, spec, request, sizes, choice.format);
   }
+  const std::string why =
+      family != nullptr ? choice.refusal
+      : spec.architecture.empty()
+          ? "its config.json states no architecture"
+          : fmt::format("there are no sharding rules for {}", spec.architecture);
   if (is_stored_layout(request, sizes)) {
-    return std::make_unique<StoredLayout>(checkpoint, spec, request);
+    return std::make_unique<StoredLayout>(checkpoint, spec, request, why);
   }
-  if (family != nullptr) refuse(checkpoint, request, sizes, choice.refusal);
+  if (family != nullptr) refuse(checkpoint, request, sizes, why);
   refuse(checkpoint, request, sizes,
-         fmt::format("{}; the architectures with rules are {}",
-                     spec.architecture.empty()
-                         ? "its config.json states no architecture"
-                         : fmt::format("there are no sharding rules for {}", spec.architecture),
+         fmt::format("{}; the architectures with rules are {}", why,
                      fmt::join(known_architectures(), ", ")));
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "checkpoint/problems.hpp"
@@ -16,8 +17,11 @@
 namespace preload {
 
 StoredLayout::StoredLayout(const Checkpoint& checkpoint, const ModelSpec& spec,
-                           const LayoutRequest& request)
-    : checkpoint_(checkpoint), spec_(spec), dtype_(request.dtype) {
+                           const LayoutRequest& request, std::string unchecked)
+    : checkpoint_(checkpoint),
+      spec_(spec),
+      dtype_(request.dtype),
+      unchecked_(std::move(unchecked)) {
   const std::size_t count = checkpoint.tensors.size();
   std::vector<bool> ignored(count, false);
   const Leftovers leftovers =
@@ -35,6 +39,14 @@ StoredLayout::StoredLayout(const Checkpoint& checkpoint, const ModelSpec& spec,
     throw Error(Errc::kModel,
                 fmt::format("{}: no tensor is left to serve of {}", checkpoint.name, count));
   }
+}
+
+LayoutNotes StoredLayout::notes() const {
+  LayoutNotes notes;
+  notes.warnings.push_back(fmt::format(
+      "{} is served as it is stored, and whether anything is missing is not checked: {}",
+      checkpoint_.name, unchecked_));
+  return notes;
 }
 
 CopyProgram StoredLayout::program(const RankCoords&) const {
