@@ -103,7 +103,15 @@ std::vector<LayoutRule> with_scales(const std::vector<LayoutRule>& rules,
                                     const std::vector<bool>& quantised, const WeightFormat& format,
                                     RuleStyle style, std::string_view attention) {
   std::vector<LayoutRule> out;
-  std::vector<LayoutRule> scales;  // of the experts so far: behind all of their weights
+  // Of the experts so far: behind all of their weights, those of inputs last.
+  std::vector<LayoutRule> scales;
+  std::vector<LayoutRule> input_scales;
+  const auto flush = [&] {
+    for (std::vector<LayoutRule>* held : {&scales, &input_scales}) {
+      std::ranges::move(*held, std::back_inserter(out));
+      held->clear();
+    }
+  };
   const auto is_quantised = [&](std::string_view target) {
     for (std::size_t i = 0; i < rules.size(); ++i) {
       if (rules[i].target == target) return static_cast<bool>(quantised[i]);
@@ -121,19 +129,17 @@ std::vector<LayoutRule> with_scales(const std::vector<LayoutRule>& rules,
       constants ? static_cast<std::size_t>(rules.rend() - last) - 1 : rules.size();
   for (std::size_t i = 0; i < rules.size(); ++i) {
     const bool gathers = style == RuleStyle::kEngine && rules[i].share == Share::kExperts;
-    if (!gathers) {
-      std::ranges::move(scales, std::back_inserter(out));
-      scales.clear();
-    }
+    if (!gathers) flush();
     out.push_back(rules[i]);
     if (quantised[i] || (!rules[i].alias_of.empty() && is_quantised(rules[i].alias_of))) {
       out.back().content = Content::kQuantised;
       std::vector<LayoutRule>& to = gathers ? scales : out;
       to.push_back(scale_rule(rules[i], format, format.scale, format.per_weight));
       if (!format.input_scale.empty()) {
-        to.push_back(scale_rule(rules[i], format, format.input_scale, true));
-        // What both take has one scale: that of the last to be loaded.
-        std::vector<LayoutPart>& parts = to.back().parts;
+        std::vector<LayoutRule>& inputs = gathers ? input_scales : out;
+        inputs.push_back(scale_rule(rules[i], format, format.input_scale, true));
+        // What gate and up take has one scale: that of the last to be loaded.
+        std::vector<LayoutPart>& parts = inputs.back().parts;
         if (gathers && !parts.empty()) parts.erase(parts.begin(), parts.end() - 1);
       }
     }
@@ -143,7 +149,7 @@ std::vector<LayoutRule> with_scales(const std::vector<LayoutRule>& rules,
       out.push_back(std::move(rule));
     }
   }
-  std::ranges::move(scales, std::back_inserter(out));
+  flush();
   return out;
 }
 

@@ -29,6 +29,8 @@ constexpr auto kQuantised = std::to_array<Specimen>({
     {"block FP8, dense", "qwen3_fp8"},
     {"block FP8, MLA and experts", "deepseek_v3_fp8"},
     {"channel FP8 (compressed-tensors)", "llama_ct_fp8"},
+    {"FP8, one scale a weight (ModelOpt)", "llama_modelopt"},
+    {"the same, experts", "qwen3_moe_modelopt"},
     {"MXFP4 experts, no backend named", "gpt_oss_mxfp4"},
     {"MXFP4 experts, `--kernel-config.moe_backend marlin`", "gpt_oss_mxfp4", "marlin"},
 });
