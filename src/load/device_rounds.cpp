@@ -8,7 +8,6 @@
 #include "load/ring.hpp"
 #include "load/round_slots.hpp"
 #include "load/round_work.hpp"
-#include "load/run_threads.hpp"
 #include "memory/device.hpp"
 #include "place_rows.hpp"
 
@@ -60,15 +59,9 @@ class DeviceRounds {
   }
 
   LoadSums run() {
-    const int threads = std::min(job_.tunings.front().threads, static_cast<int>(slot_count_));
-    job_.chosen.tuning = {job_.tunings.front().method, threads};
-    job_.files.use(job_.chosen.tuning.method);
-    job_.phase_end = rounds_.out.list.chunks.size();
-    job_.first_read = std::chrono::steady_clock::now();
     try {
-      run_threads(
-          job_.phase_end == 0 ? 0 : threads,
-          [&](int, const std::atomic<bool>& stop) { read(stop); },
+      run_rounds(
+          job_, rounds_, slot_count_, [&](const std::atomic<bool>& stop) { read(stop); },
           [&](const std::atomic<bool>& stop) { exchange(stop); });
     } catch (...) {
       job_.work.messages->exchange.abort();

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
 #include "load/load_job.hpp"
 #include "load/rounds.hpp"
+#include "load/run_threads.hpp"
 
 namespace preload {
 
@@ -73,5 +76,20 @@ struct RoundWork {
   std::size_t count = 0;  // of rounds that this rank has a part in
   std::uint64_t most_incoming_bytes = 0;
 };
+
+// Runs `read(stop)` on as many threads as there are slots for, ahead of `exchange(stop)` on this
+// one.
+template <class Read, class Exchange>
+void run_rounds(LoadJob& job, const RoundWork& rounds, std::size_t slots, const Read& read,
+                const Exchange& exchange) {
+  const ReadTuning& tuning = job.tunings.front();
+  job.chosen.tuning = {tuning.method, std::min(tuning.threads, static_cast<int>(slots))};
+  job.files.use(tuning.method);
+  job.phase_end = rounds.out.list.chunks.size();
+  job.first_read = std::chrono::steady_clock::now();
+  run_threads(
+      job.phase_end == 0 ? 0 : job.chosen.tuning.threads,
+      [&](int, const std::atomic<bool>& stop) { read(stop); }, exchange);
+}
 
 }  // namespace preload
