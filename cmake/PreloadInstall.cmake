@@ -34,6 +34,7 @@ install(FILES "${PROJECT_BINARY_DIR}/preload-config.cmake"
 # The prefix as seen from the file, so that an installed tree can be moved.
 file(RELATIVE_PATH PRELOAD_PC_PREFIX "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig"
      "${CMAKE_INSTALL_PREFIX}")
+string(REGEX REPLACE "/$" "" PRELOAD_PC_PREFIX "${PRELOAD_PC_PREFIX}")
 configure_file(cmake/preload-client.pc.in "${PROJECT_BINARY_DIR}/preload-client.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/preload-client.pc"
   DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
