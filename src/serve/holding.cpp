@@ -65,7 +65,9 @@ Holding::Holding(Residency residency, std::size_t max_leases)
     : residency_(std::move(residency)),
       max_leases_(max_leases),
       export_kind_(residency_.slabs.empty() ? kind_without_slabs(residency_.endpoint)
-                                            : kind_name(residency_.slabs.front().kind)) {}
+                                            : kind_name(residency_.slabs.front().kind)) {
+  counters_.loads = residency_.loads;
+}
 
 wire::DaemonState Holding::state() const noexcept {
   if (released_) return wire::DaemonState::kReleased;
@@ -138,6 +140,7 @@ wire::DaemonStatus Holding::status() const {
   status.export_kind = export_kind_;
   status.version = PRELOAD_VERSION;
   status.local_size = residency_.local_size;
+  status.counters = counters_;
   for (const auto& [fd, lease] : leases_.leases())
     status.leases.push_back({lease.pid, lease.name, age_s(lease)});
   return status;

@@ -17,6 +17,8 @@ class Holding {
  public:
   Holding(Residency residency, std::size_t max_leases);
 
+  wire::Counters& counters() noexcept { return counters_; }  // shown by status
+
   wire::DaemonState state() const noexcept;
   void admit() noexcept { admitted_ = true; }
 
@@ -44,6 +46,7 @@ class Holding {
   Residency residency_;
   std::size_t max_leases_;
   LeaseTable leases_;
+  wire::Counters counters_;
   bool admitted_ = false;
   bool draining_ = false;
   bool released_ = false;

@@ -28,6 +28,7 @@ using Clock = Session::Clock;
 
 constexpr int kAcceptBatch = 64;                               // then sessions get their turn
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // when descriptors have run out
+constexpr std::string_view kUntrusted = "untrusted";           // as a cause of refusals
 constexpr std::size_t kReservedFds = 64;                       // files, logs, the loop's own
 
 // Leases hold a descriptor each: as many as the limit leaves beside connections and slabs.
@@ -166,6 +167,7 @@ void Server::State::welcome(Fd socket) {
         fmt::format("closed a connection of {}, who is not trusted: --allow-uid {} would "
                     "let them in",
                     user_text(peer.uid), peer.uid));
+    holding.counters().refused(kUntrusted);
     return;
   }
   if (sessions.size() >= options.max_connections) drop_one_for_room();
@@ -224,7 +226,9 @@ void Server::State::after(Session& session) {
 void Server::State::refuse(Session& session, const Error& error, bool close) {
   if (close)
     log::debug(fmt::format("pid {} broke the protocol: {}", session.peer().pid, error.what()));
-  session.answer(wire::Type::kError, wire::to_json(reply_of(error)));
+  const wire::ErrorReply reply = reply_of(error);
+  holding.counters().refused(wire_code(reply.code));
+  session.answer(wire::Type::kError, wire::to_json(reply));
   if (close) session.close_when_sent();
 }
 
@@ -238,6 +242,7 @@ void Server::State::handle(Session& session, wire::Frame frame) {
       session.answer(frame.type, wire::to_json(holding.hello()));
       return;
     case wire::Type::kAttach: {
+      const auto begin = Clock::now();
       const auto request = wire::attach_request_from_json(frame.body);
       if (frame.fds.size() != 1 || !is_lease_pipe(frame.fds.front().get()))
         throw Error(Errc::kProtocol,
@@ -247,6 +252,8 @@ void Server::State::handle(Session& session, wire::Frame frame) {
         const auto reply =
             holding.attach(request, std::move(frame.fds.front()), session.peer(), fds);
         session.answer(frame.type, wire::to_json(reply), fds);
+        holding.counters().attaches.add(
+            std::chrono::duration<double>(Clock::now() - begin).count());
       } catch (const wire::PeerError& refusal) {
         refuse(session, refusal, false);
       }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "wire/counters_json.hpp"
 #include "wire/message_parts.hpp"
 #include "wire/progress_json.hpp"
 
@@ -104,7 +105,8 @@ std::string to_json(const DaemonStatus& message) {
            {"export", optional_json(message.export_kind)},
            {"version", optional_json(message.version)},
            {"local_size", message.local_size},
-           {"leases", leases_json(message.leases)}};
+           {"leases", leases_json(message.leases)},
+           {"counters", counters_json(message.counters)}};
   if (!message.checkpoint.empty())
     out["evidence"] = {{"checkpoint", message.checkpoint},
                        {"receipt", embedded_json(message.receipt_json)}};
@@ -147,6 +149,7 @@ DaemonStatus daemon_status_from_json(std::string_view text) {
     const JsonObject lease(member, "status reply: lease");
     status.leases.push_back({lease.small_number("pid"), lease.text("name"), lease.number("age_s")});
   }
+  status.counters = counters_member(object, "counters");
   return status;
 }
 
