@@ -71,6 +71,10 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "systems, any number on others]"},
     {"allow-uid", "", "UID", "serve",
      "user id that may attach besides ours and root; may be repeated", true},
+    {"weight-cache-health-port", "", "PORT", "serve",
+     "TCP port of each node's /health and /metrics; 0 is none [0]"},
+    {"weight-cache-health-host", "", "ADDRESS", "serve",
+     "where they listen: 0.0.0.0 is every interface [127.0.0.1]"},
     {"log-level", "", "LEVEL", "serve",
      "debug, info, warn, error or off [$PRELOAD_LOG_LEVEL, else info]"},
     // Where daemons and clients meet, and which daemons are meant.

@@ -249,6 +249,19 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   for (const std::string& uid : options.all("allow-uid")) {
     serve.allow_uids.push_back(parse_uid(uid));
   }
+  serve.health_port = options.number("weight-cache-health-port", 0).value_or(0);
+  if (serve.health_port > std::numeric_limits<std::uint16_t>::max()) {
+    throw Error(Errc::kUsage, fmt::format("--weight-cache-health-port must be 0 to 65535: {}",
+                                          serve.health_port));
+  }
+  if (const auto host = options.text("weight-cache-health-host")) {
+    if (serve.health_port == 0) {
+      throw Error(Errc::kUsage,
+                  "--weight-cache-health-host says where --weight-cache-health-port listens: give "
+                  "both, or neither");
+    }
+    serve.health_host = *host;
+  }
   const char* environment = std::getenv("PRELOAD_LOG_LEVEL");
   if (const auto level = options.text("log-level")) {
     serve.log_level = log::parse_level(*level);

@@ -46,6 +46,8 @@ struct ServeOptions {
   int threads = 0;                     // --reader-threads, 0 = by the CPUs at hand
   std::optional<int> reads_in_flight;  // --reads-in-flight, of a node
   std::vector<unsigned> allow_uids;
+  std::string health_host = "127.0.0.1";
+  int health_port = 0;  // 0: neither /health nor /metrics
   log::Level log_level = log::Level::kInfo;
 };
 
