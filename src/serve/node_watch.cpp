@@ -10,8 +10,8 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/host_limits.hpp"
 #include "base/log.hpp"
-#include "memory/host_limits.hpp"
 #include "memory/nvml.hpp"
 #include "serve/connect.hpp"
 #include "serve/directory_view.hpp"
