@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "serve/residency.hpp"
+#include "serve/session_loop.hpp"
 #include "serve/socket_dir.hpp"
 
 namespace preload {
 
 struct ServerOptions {
-  std::vector<unsigned> allow_uids;  // besides ours and root
-  std::size_t max_connections = 256;
-  int half_request_timeout_ms = 5000;
+  SessionOptions sessions = {};
 };
 
 // What ends serving, and with which status.
