@@ -10,6 +10,8 @@
 #include <variant>
 
 #include "serve/connect.hpp"
+#include "serve/keeper.hpp"
+#include "serve/package.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload::client {
@@ -69,12 +71,28 @@ Look look_without_socket(const SocketDir& directory, const Endpoint& endpoint,
       describe(endpoint), directory.path(), endpoint.socket_name(), endpoint.lock_name())};
 }
 
+// What a keeper has of a daemon that is gone; it answers in its stead.
+std::optional<Connection> ask_keeper(const SocketDir& directory, const Endpoint& endpoint,
+                                     const ConnectOptions& options) {
+  try {
+    Fd socket = connect_to(directory, std::string(kKeeperSocket), options.connect_timeout_ms);
+    wire::HelloReply hello = wire::call_hello(socket.get(), {options.identity, place_of(endpoint)},
+                                              options.connect_timeout_ms);
+    if (hello.state != wire::DaemonState::kOrphaned) return std::nullopt;
+    return Connection{std::move(socket), endpoint, std::move(hello)};
+  } catch (const Error& error) {
+    if (error.code() != Errc::kUnavailable) throw;
+    return std::nullopt;  // no keeper, or nothing of this place
+  }
+}
+
 Look look_at(const SocketDir& directory, const Endpoint& endpoint, const ConnectOptions& options) {
   Fd socket;
   try {
     socket = connect_to(directory, endpoint.socket_name(), options.connect_timeout_ms);
   } catch (const Error& error) {
     if (error.code() != Errc::kUnavailable) throw;
+    if (auto kept = ask_keeper(directory, endpoint, options)) return std::move(*kept);
     return look_without_socket(directory, endpoint, error.what());
   }
   wire::HelloReply hello =

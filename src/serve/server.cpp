@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <mutex>
@@ -12,33 +11,35 @@
 #include "base/log.hpp"
 #include "serve/connect.hpp"
 #include "serve/holding.hpp"
+#include "serve/lease_limit.hpp"
 #include "serve/session_loop.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload {
 namespace {
 
-constexpr std::size_t kReservedFds = 64;  // files, logs, the loop's own
+using Clock = SessionLoop::Clock;
 
-// Leases hold a descriptor each: as many as the limit leaves beside connections and slabs.
-std::size_t lease_capacity(std::size_t max_connections, std::size_t slabs) {
-  rlimit limit{};
-  check_sys(::getrlimit(RLIMIT_NOFILE, &limit), "getrlimit");
-  const std::size_t taken = max_connections + slabs + kReservedFds;
-  return limit.rlim_cur > taken ? static_cast<std::size_t>(limit.rlim_cur) - taken : 1;
-}
+// A keeper answers at once; one that hangs must not keep a daemon from ending.
+constexpr auto kLastWord = std::chrono::seconds(2);
 
 }  // namespace
 
 struct Server::State final : SessionHandler {
-  State(const SocketDir& dir, Residency residency, ServerOptions options)
+  State(const SocketDir& dir, Residency residency, ServerOptions options, Inheritance inheritance)
       : directory(dir),
         max_leases(lease_capacity(options.sessions.max_connections, residency.slabs.size())),
         holding(std::move(residency), max_leases),
-        loop(*this, std::move(options.sessions), false) {
+        keeper_use(options.keeper),
+        loop(*this, options.sessions, false) {
+    holding.take_over(std::move(inheritance.older), std::move(inheritance.leases));
     loop.listen(listen_at(directory, holding.endpoint().socket_name()));
     loop.watch(holding.lease_epoll_fd(), EPOLLIN, [this](std::uint32_t) { holding.end_leases(); });
     holding.on_freed([this] { after_release(); });
+    if (keeper_use == KeeperUse::kOff) return;
+    keeper.emplace(directory, loop, holding, options.sessions.allow_uids);
+    holding.on_lease([this](const Lease& lease) { keeper->add(lease); });
+    holding.on_drain([this] { keeper->drain(); });
   }
 
   void request_end(ServeEnd end) {
@@ -55,11 +56,16 @@ struct Server::State final : SessionHandler {
   void handle_stop(Session& session, const wire::StopRequest& request);
   void after_release();
   std::optional<ServeEnd> take_wishes();
+  void turn();
+  bool settle_with_keeper(Clock::time_point deadline);
+  void leave(const ServeEnd& end);
 
   const SocketDir& directory;
   std::size_t max_leases;
   Holding holding;
+  const KeeperUse keeper_use;
   SessionLoop loop;
+  std::optional<KeeperLink> keeper;
   std::function<void()> on_job_stop, on_released;
 
   std::mutex mutex;  // guards what other threads leave for the loop
@@ -138,11 +144,36 @@ void Server::State::handle_stop(Session& session, const wire::StopRequest& reque
 // something else.
 void Server::State::after_release() {
   loop.drop_where([](const Session& session) { return session.has_fds_to_send(); });
+  if (keeper) keeper->withdraw();
   if (on_released) on_released();
 }
 
-Server::Server(const SocketDir& directory, Residency residency, ServerOptions options)
-    : state_(std::make_unique<State>(directory, std::move(residency), std::move(options))) {}
+void Server::State::turn() {
+  if (keeper) keeper->connect();
+  loop.turn(keeper ? keeper->next_try() : std::nullopt);
+}
+
+// False when the keeper has not answered by then, or none is there.
+bool Server::State::settle_with_keeper(Clock::time_point deadline) {
+  while (keeper->is_connected() && !keeper->is_settled() && Clock::now() < deadline)
+    loop.turn(deadline);
+  return keeper->is_connected() && keeper->is_settled();
+}
+
+// A stop that was asked for leaves nothing behind; a failure, or a signal that may be the first
+// half of a restart, leaves the weights with the keeper.
+void Server::State::leave(const ServeEnd& end) {
+  const bool is_stop =
+      end.cause == ServeEnd::Cause::kStopRequested || end.cause == ServeEnd::Cause::kJobStop;
+  if (!keeper || !is_stop) return;
+  keeper->withdraw();
+  settle_with_keeper(Clock::now() + kLastWord);
+}
+
+Server::Server(const SocketDir& directory, Residency residency, ServerOptions options,
+               Inheritance inheritance)
+    : state_(std::make_unique<State>(directory, std::move(residency), std::move(options),
+                                     std::move(inheritance))) {}
 
 Server::~Server() {
   ::unlinkat(state_->directory.fd(), state_->holding.endpoint().socket_name().c_str(), 0);
@@ -166,10 +197,24 @@ void Server::on_released(std::function<void()> callback) {
   state_->on_released = std::move(callback);
 }
 
+void Server::deposit(int timeout_ms) {
+  if (!state_->keeper) return;
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  state_->keeper->connect(true);
+  if (state_->settle_with_keeper(deadline) || state_->keeper_use == KeeperUse::kAuto) return;
+  throw Error(Errc::kBusy,
+              fmt::format("no keeper in '{}' takes {} (--keeper require): start `preload keeper` "
+                          "there, or serve with --keeper auto",
+                          state_->directory.path(), state_->holding.place()));
+}
+
 ServeEnd Server::run() {
   while (true) {
-    if (auto end = state_->take_wishes()) return *end;
-    state_->loop.turn(std::nullopt);
+    if (auto end = state_->take_wishes()) {
+      state_->leave(*end);
+      return *end;
+    }
+    state_->turn();
   }
 }
 

@@ -36,8 +36,16 @@ struct ClientIdentity {
   friend bool operator==(const ClientIdentity&, const ClientIdentity&) = default;
 };
 
+// Which daemon is meant, where one process answers for several.
+struct Place {
+  std::string gpu_uuid, slot, role;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
 struct HelloRequest {
   ClientIdentity client;
+  // Of a keeper: what the connection's further requests are about.
+  std::optional<Place> place = std::nullopt;
   friend bool operator==(const HelloRequest&, const HelloRequest&) = default;
 };
 struct HelloReply {
@@ -117,6 +125,7 @@ struct LeaseStatus {
   int pid = 0;
   std::string name;
   double age_s = 0;
+  std::optional<std::uint64_t> generation = std::nullopt;  // an older one than is served now
   friend bool operator==(const LeaseStatus&, const LeaseStatus&) = default;
 };
 
