@@ -50,9 +50,8 @@ bool stop_serving(const SocketDir& directory, const DaemonView& view, bool job) 
 
 // Weights of a daemon that is gone.
 bool withdraw(const SocketDir& directory, const DaemonView& view) {
-  const wire::DaemonStatus& kept = *view.kept;
   const Fd socket = connect_to(directory, std::string(kKeeperSocket), kAnswerTimeoutMs);
-  wire::call_withdraw(socket.get(), {kept.gpu_uuid, kept.slot, kept.role}, kAnswerTimeoutMs);
+  wire::call_withdraw(socket.get(), view.stem, kAnswerTimeoutMs);
   return true;
 }
 

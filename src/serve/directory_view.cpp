@@ -11,7 +11,6 @@
 #include "base/log.hpp"
 #include "serve/connect.hpp"
 #include "serve/keeper.hpp"
-#include "serve/package.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload {
@@ -152,7 +151,8 @@ std::optional<wire::KeeperStatus> view_keeper(const SocketDir& directory, int ti
 namespace {
 
 void add_kept(wire::DaemonStatus kept, std::vector<DaemonView>& views) {
-  const std::string stem = endpoint_of({kept.gpu_uuid, kept.slot, kept.role}).stem();
+  const Role role = kept.role == role_name(Role::kDraft) ? Role::kDraft : Role::kTarget;
+  const std::string stem = Endpoint{kept.gpu_uuid, kept.slot, role}.stem();
   auto at = std::ranges::find(views, stem, &DaemonView::stem);
   if (at == views.end()) {
     at = views.insert(std::ranges::lower_bound(views, stem, {}, &DaemonView::stem), DaemonView{});

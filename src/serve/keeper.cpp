@@ -199,7 +199,7 @@ void Keeper::hello(Session& session, const wire::HelloRequest& request) {
                                                   wire::DaemonState::kReady}));
     return;
   }
-  asked_about_[session.fd()] = endpoint_of(*request.place).stem();
+  asked_about_[session.fd()] = *request.place;
   session.answer(wire::Type::kHello, wire::to_json(kept_for(session).holding.hello()));
 }
 
@@ -301,14 +301,14 @@ void Keeper::take_lease(Session& session, const wire::DepositRequest& request, w
 }
 
 void Keeper::withdraw(Session& session, const wire::DepositRequest& request) {
-  const std::string stem = request.place ? endpoint_of(*request.place).stem()
-                                         : owned_by(session).holding.endpoint().stem();
+  const std::string stem =
+      request.place ? *request.place : owned_by(session).holding.endpoint().stem();
   free(stem, fmt::format("pid {} withdrew it", session.peer().pid));
   session.answer(wire::Type::kDeposit, wire::to_json(wire::DepositReply{}));
 }
 
 void Keeper::adopt(Session& session, const wire::AdoptRequest& request) {
-  Kept* const kept = find(endpoint_of(request.place).stem());
+  Kept* const kept = find(request.place);
   if (kept == nullptr) throw Error(Errc::kUnavailable, "the keeper has nothing of that place");
   if (kept->owner >= 0)
     throw Error(Errc::kBusy, fmt::format("{} is served by a daemon: it is not to be adopted",

@@ -178,23 +178,6 @@ Lease unpack_lease(const wire::LeaseStatus& status, Fd pipe) {
   return lease;
 }
 
-wire::Place place_of(const Endpoint& endpoint) {
-  return {endpoint.device, endpoint.slot, std::string(role_name(endpoint.role))};
-}
-
-Endpoint endpoint_of(const wire::Place& place) {
-  const bool draft = place.role == role_name(Role::kDraft);
-  if (!draft && place.role != role_name(Role::kTarget))
-    throw Error(Errc::kProtocol, "place: role must be target or draft");
-  Endpoint endpoint{place.gpu_uuid, place.slot, draft ? Role::kDraft : Role::kTarget};
-  try {
-    static_cast<void>(endpoint.stem());  // checks the slot
-  } catch (const Error& error) {
-    throw Error(Errc::kProtocol, error.what());
-  }
-  return endpoint;
-}
-
 bool is_same_place(const Endpoint& one, const Endpoint& other) {
   return one.device == other.device && one.slot == other.slot && one.role == other.role;
 }

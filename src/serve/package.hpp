@@ -44,8 +44,6 @@ std::vector<wire::LeaseStatus> pack_leases(const LeaseTable& leases,
 // Throws Error(kProtocol) when a descriptor is no lease's pipe.
 Lease unpack_lease(const wire::LeaseStatus& status, Fd pipe);
 
-wire::Place place_of(const Endpoint& endpoint);
-Endpoint endpoint_of(const wire::Place& place);  // throws Error(kProtocol)
 bool is_same_place(const Endpoint& one, const Endpoint& other);
 
 std::string_view kind_on_wire(HandleKind kind) noexcept;

@@ -42,7 +42,9 @@ std::vector<SlabHandle> slabs_from(const JsonObject& object) {
 json residency_json(const Residency& residency) {
   json ep = nullptr;
   if (residency.coords.ep) ep = *residency.coords.ep;
-  return {{"place", wire::place_json(place_of(residency.endpoint))},
+  return {{"gpu_uuid", residency.endpoint.device},
+          {"slot", residency.endpoint.slot},
+          {"role", role_name(residency.endpoint.role)},
           {"job", residency.job},
           {"model", residency.model},
           {"global_rank", residency.coords.global},
@@ -69,11 +71,24 @@ std::string digest(const JsonObject& object, const char* name) {
   return text;
 }
 
+Endpoint endpoint_from(const JsonObject& object) {
+  const std::string role = object.text("role");
+  const bool draft = role == role_name(Role::kDraft);
+  if (!draft && role != role_name(Role::kTarget)) object.reject("role", "target or draft");
+  Endpoint endpoint{object.text("gpu_uuid"), object.text("slot"),
+                    draft ? Role::kDraft : Role::kTarget};
+  try {
+    static_cast<void>(endpoint.stem());
+  } catch (const Error&) {
+    object.reject("slot", "the name of a slot");
+  }
+  return endpoint;
+}
+
 Residency residency_from(const json& value) {
   const JsonObject object(value, "papers");
   Residency residency;
-  object.at("place");
-  residency.endpoint = endpoint_of(*wire::place_member(object, "place"));
+  residency.endpoint = endpoint_from(object);
   residency.job = object.text("job");
   residency.model = object.text("model");
   residency.coords.global = object.small_number("global_rank");

@@ -63,7 +63,7 @@ KeeperStatus call_keeper_status(int socket, int timeout_ms) {
   return keeper_status_from_json(exchange(socket, Type::kStatus, "{}", {}, timeout_ms).body);
 }
 
-void call_withdraw(int socket, const Place& place, int timeout_ms) {
+void call_withdraw(int socket, const std::string& place, int timeout_ms) {
   DepositRequest request;
   request.step = DepositRequest::Step::kWithdraw;
   request.place = place;

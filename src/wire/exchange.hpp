@@ -51,6 +51,6 @@ struct PackageAnswer {
 PackageAnswer call_adopt(int socket, const AdoptRequest& request, int timeout_ms);
 PackageAnswer call_handover(int socket, const HandoverRequest& request, int timeout_ms);
 KeeperStatus call_keeper_status(int socket, int timeout_ms);
-void call_withdraw(int socket, const Place& place, int timeout_ms);
+void call_withdraw(int socket, const std::string& place, int timeout_ms);
 
 }  // namespace preload::wire

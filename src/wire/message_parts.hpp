@@ -11,8 +11,6 @@ namespace preload::wire {
 DaemonState state_member(const JsonObject& object, const char* name);
 nlohmann::json client_json(const ClientIdentity& client);
 ClientIdentity client_member(const JsonObject& object, const char* name);
-nlohmann::json place_json(const Place& place);
-std::optional<Place> place_member(const JsonObject& object, const char* name);
 nlohmann::json lease_json(const LeaseStatus& lease);
 LeaseStatus lease_from(const nlohmann::json& value, std::string_view what);
 nlohmann::json leases_json(const std::vector<LeaseStatus>& leases);

@@ -55,27 +55,16 @@ ClientIdentity client_member(const JsonObject& object, const char* name) {
   return {client.small_number("pid"), client.text("name"), client.text_or("version", "")};
 }
 
-json place_json(const Place& place) {
-  return {{"gpu_uuid", place.gpu_uuid}, {"slot", place.slot}, {"role", place.role}};
-}
-
-std::optional<Place> place_member(const JsonObject& object, const char* name) {
-  const json* member = object.find(name);
-  if (member == nullptr) return std::nullopt;
-  const JsonObject place(*member, name);
-  return Place{place.text("gpu_uuid"), place.text("slot"), place.text("role")};
-}
-
 std::string to_json(const HelloRequest& message) {
   json out{{"client", client_json(message.client)}};
-  if (message.place) out["place"] = place_json(*message.place);
+  if (message.place) out["place"] = *message.place;
   return dump_json(out);
 }
 
 HelloRequest hello_request_from_json(std::string_view text) {
   const json value = parse_json(text, "hello", Errc::kProtocol);
   const JsonObject object(value, "hello");
-  return {client_member(object, "client"), place_member(object, "place")};
+  return {client_member(object, "client"), object.optional_text("place")};
 }
 
 std::string to_json(const HelloReply& message) {

@@ -36,16 +36,11 @@ struct ClientIdentity {
   friend bool operator==(const ClientIdentity&, const ClientIdentity&) = default;
 };
 
-// Which daemon is meant, where one process answers for several.
-struct Place {
-  std::string gpu_uuid, slot, role;
-  friend bool operator==(const Place&, const Place&) = default;
-};
-
 struct HelloRequest {
   ClientIdentity client;
-  // Of a keeper: what the connection's further requests are about.
-  std::optional<Place> place = std::nullopt;
+  // Of a keeper, which answers for several daemons: whose the further requests of this connection
+  // are about, by the stem of its files' names.
+  std::optional<std::string> place = std::nullopt;
   friend bool operator==(const HelloRequest&, const HelloRequest&) = default;
 };
 struct HelloReply {

@@ -57,7 +57,7 @@ std::vector<LeaseStatus> leases_member(const JsonObject& object, std::string_vie
 std::string to_json(const DepositRequest& message) {
   json out{{"step", name_of(kDepositSteps, message.step)}};
   if (message.fds > 0) out["fds"] = message.fds;
-  if (message.place) out["place"] = place_json(*message.place);
+  if (message.place) out["place"] = *message.place;
   if (message.step == DepositRequest::Step::kLease) out["lease"] = lease_json(message.lease);
   return dump_json(out);
 }
@@ -68,7 +68,7 @@ DepositRequest deposit_request_from_json(std::string_view text) {
   DepositRequest request;
   request.step = step_member(kDepositSteps, object);
   request.fds = fds_member(object);
-  request.place = place_member(object, "place");
+  request.place = object.optional_text("place");
   if (request.step == DepositRequest::Step::kLease)
     request.lease = lease_from(object.at("lease"), "deposit: lease");
   return request;
@@ -83,15 +83,11 @@ DepositReply deposit_reply_from_json(std::string_view text) {
   return {leases_member(JsonObject(value, "deposit reply"), "deposit reply: lease")};
 }
 
-std::string to_json(const AdoptRequest& message) {
-  return dump_json({{"place", place_json(message.place)}});
-}
+std::string to_json(const AdoptRequest& message) { return dump_json({{"place", message.place}}); }
 
 AdoptRequest adopt_request_from_json(std::string_view text) {
   const json value = parse_json(text, "adopt", Errc::kProtocol);
-  const JsonObject object(value, "adopt");
-  object.at("place");
-  return {*place_member(object, "place")};
+  return {JsonObject(value, "adopt").text("place")};
 }
 
 std::string to_json(const HandoverRequest& message) {

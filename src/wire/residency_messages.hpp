@@ -28,7 +28,7 @@ struct DepositRequest {
   };
   Step step = Step::kPackage;
   std::uint64_t fds = 0;
-  std::optional<Place> place;  // kWithdraw of another's deposit, by who takes its place
+  std::optional<std::string> place;  // kWithdraw of another's deposit, by who takes its place
   LeaseStatus lease;
   friend bool operator==(const DepositRequest&, const DepositRequest&) = default;
 };
@@ -39,7 +39,7 @@ struct DepositReply {
 };
 
 struct AdoptRequest {
-  Place place;
+  std::string place;
   friend bool operator==(const AdoptRequest&, const AdoptRequest&) = default;
 };
 
