@@ -2,6 +2,7 @@
 #include "run/rank_job.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -11,16 +12,19 @@
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
+#include "base/prompt_write.hpp"
 #include "cli/draft_options.hpp"
 #include "load/hash_files.hpp"
 #include "load/run_threads.hpp"
 #include "memory/device.hpp"
+#include "run/agreement.hpp"
 #include "run/cpu_binding.hpp"
 #include "run/fill.hpp"
 #include "run/host_share.hpp"
 #include "run/residency_build.hpp"
 #include "run/shared_receipt.hpp"
 #include "run/source_audit.hpp"
+#include "serve/node_watch.hpp"
 
 namespace preload::run {
 namespace {
@@ -29,6 +33,9 @@ namespace {
 // before their own, poorer one could count first.
 constexpr auto kLauncherNotices = std::chrono::seconds(1);
 constexpr std::chrono::hours kSlowestRank{24};
+constexpr std::chrono::milliseconds kAnswers{1000};
+// For a pipe that is full at this moment; the rank serves meanwhile.
+constexpr std::chrono::milliseconds kReadyPatience{2000};
 
 HandleKind handle_kind(const cli::ServeOptions& options, const Launch& launch) {
   return launch.cuda ? options.export_kind : HandleKind::kHost;
@@ -66,6 +73,9 @@ int RankJob::run() {
     const Error error(Errc::kMemory, "out of host memory");
     report(error.code(), error.what());
     throw error;
+  } catch (const AgreedError& error) {
+    report(error.code(), error.what(), error.rank());
+    throw Error(error);
   } catch (const Error& error) {
     report(error.code(), error.what());
     throw;
@@ -108,7 +118,30 @@ void RankJob::take_place() {
     state.model = daemon.role.model.model;
     kept.push_back({daemon.role.endpoint, std::move(state), &daemon.progress});
   }
-  keeper_.emplace(*directory_, kept, launch_.place.node, supervision_);
+  keeper_.emplace(*directory_, kept, launch_.place.node, supervision_,
+                  [this](const std::string& text) { manager_.status(text); });
+  open_health();
+}
+
+int RankJob::local_daemons() const noexcept {
+  int sum = 0;
+  for (const RoleDaemon& daemon : daemons_) sum += daemon.role.local_daemons;
+  return sum;
+}
+
+// Before anything is loaded, so that a port that is taken is said at once.
+void RankJob::open_health() {
+  if (launch_.place.local != 0 || options_.health_port == 0) return;
+  HealthEndpoint::Options health;
+  health.host = options_.health_host;
+  health.port = options_.health_port;
+  health.job = launch_.job;
+  health.expected = local_daemons();
+  health.ending = [this]() -> std::optional<std::string> {
+    const auto end = control_.decided();
+    return end ? std::optional(end->text) : std::nullopt;
+  };
+  health_.emplace(*directory_, std::move(health));
 }
 
 void RankJob::plan() {
@@ -130,6 +163,7 @@ void RankJob::plan() {
     if (daemon->role.role == Role::kTarget) target = &daemon->plan;
     ++daemon;
   }
+  if (health_) health_->expect(local_daemons());
   group_.barrier({"every rank's plan", cancel});
 }
 
@@ -204,7 +238,7 @@ ServeEnd RankJob::serve() {
   std::vector<Server*> servers;
   for (RoleDaemon& daemon : daemons_) {
     ServerOptions options;
-    options.allow_uids = options_.allow_uids;
+    options.sessions.allow_uids = options_.allow_uids;
     daemon.server =
         std::make_unique<Server>(*directory_, std::move(*daemon.residency), std::move(options));
     daemon.server->on_job_stop([this] { supervision_.request_stop(); });
@@ -217,6 +251,7 @@ ServeEnd RankJob::serve() {
   {
     const RankControl::Serving serving(control_, servers,
                                        [this] { keeper_->ready([this] { announce(); }); });
+    if (launch_.coords.global == 0) watch_over(daemons.front()->role.endpoint.socket_name());
     supervision_.bound();
     run_threads(static_cast<int>(daemons.size()), [&](int i, const std::atomic<bool>&) {
       const auto role = static_cast<std::size_t>(i);
@@ -228,12 +263,22 @@ ServeEnd RankJob::serve() {
       }
     });
   }
+  // Who asks is not told of sockets that are being closed on request. After a failure it is told
+  // why, for as long as this process lives.
+  if (control_.decided().value_or(ends.front()).cause != ServeEnd::Cause::kFailure) health_.reset();
   for (RoleDaemon* daemon : daemons) daemon->server.reset();
   // What ends the rank ends every role; a request to stop ends one, and the last one's the rank.
   for (const ServeEnd& end : ends) {
     if (end.cause != ServeEnd::Cause::kStopRequested) return end;
   }
   return ends.front();
+}
+
+// A service manager with a watchdog hears that this rank lives for as long as a client could tell.
+void RankJob::watch_over(const std::string& socket_name) {
+  manager_.watch([this, socket_name] {
+    return control_.decided().has_value() || daemon_answers(*directory_, socket_name, kAnswers);
+  });
 }
 
 ServeEnd RankJob::serve(RoleDaemon& daemon) {
@@ -248,20 +293,25 @@ ServeEnd RankJob::serve(RoleDaemon& daemon) {
   return end;
 }
 
-void RankJob::announce() const {
+void RankJob::announce() {
   if (launch_.coords.global != 0) return;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  fmt::print(stderr,
-             "preload: READY model={} job={} ranks={} dp={} pp={} tp={} memory={} "
-             "rank_bytes={} seconds={:.2f} directory={}\n",
-             options_.model.model, launch_.job, launch_.sizes.world(), launch_.sizes.dp,
-             launch_.sizes.pp, launch_.sizes.tp, handle_kind_name(kind_), bytes(), seconds,
-             directory_->path());
+  const std::string line = fmt::format(
+      "preload: READY model={} job={} ranks={} dp={} pp={} tp={} memory={} "
+      "rank_bytes={} seconds={:.2f} directory={}\n",
+      options_.model.model, launch_.job, launch_.sizes.world(), launch_.sizes.dp, launch_.sizes.pp,
+      launch_.sizes.tp, handle_kind_name(kind_), bytes(), seconds, directory_->path());
+  if (!write_promptly(STDERR_FILENO, line, kReadyPatience)) {
+    log::warn("the READY line did not get out: nobody reads stderr");
+  }
+  manager_.ready(
+      fmt::format("serving {} on {} ranks", options_.model.model, launch_.sizes.world()));
 }
 
 int RankJob::conclude(const ServeEnd& end) {
   control_.end(end);  // from here on ending, too, is bounded
+  if (launch_.coords.global == 0) manager_.stopping();
   switch (end.cause) {
     case ServeEnd::Cause::kStopRequested:
     case ServeEnd::Cause::kJobStop:
@@ -269,35 +319,41 @@ int RankJob::conclude(const ServeEnd& end) {
       supervision_.bye();
       return end.status;
     case ServeEnd::Cause::kSignal: {
-      const JobFailure verdict = supervision_.fail(end.status, end.text);
+      const std::optional<JobFailure> told = supervision_.fail(end.status, end.text);
+      if (!told) log::warn(end.text);
+      const JobFailure verdict = told.value_or(own_failure(end.status, end.text));
       leave_tombstone(verdict, code_of_status(verdict.status));
-      // Said before the wait: the launcher may kill this rank meanwhile.
-      if (verdict.rank == launch_.coords.global) log::warn(end.text);
       let_launcher_see(verdict);
       return verdict.status;
     }
     case ServeEnd::Cause::kFailure:
       break;
   }
-  const JobFailure failure =
-      control_.failure().value_or(JobFailure{launch_.coords.global, end.status, end.text});
+  const JobFailure failure = control_.failure().value_or(own_failure(end.status, end.text));
   leave_tombstone(failure, code_of_status(failure.status));
-  // A rank that was lost cannot log it: the lowest one that is left does.
-  if (failure.lost && launch_.coords.global == (failure.rank == 0 ? 1 : 0)) {
-    log::error(failure.text);
-  }
+  // What rank 0 cannot log any more, the next one does.
+  if (failure.lost && failure.rank == 0 && launch_.coords.global == 1) log::error(failure.text);
   let_launcher_see(failure);
   return failure.status;
 }
 
-// Returns when this rank's error is the job's; throws Cancelled when another rank failed first.
-JobFailure RankJob::report(Errc code, const std::string& text) {
-  const JobFailure verdict = supervision_.fail(exit_status(code), text);
-  const bool ours = verdict.rank == launch_.coords.global;
-  leave_tombstone(verdict, ours ? wire_code(code) : code_of_status(verdict.status));
-  if (ours) return verdict;
-  let_launcher_see(verdict);
-  throw Cancelled({verdict.status, describe(verdict)});
+JobFailure RankJob::own_failure(int status, const std::string& text) const {
+  return {launch_.coords.global, status, text};
+}
+
+// Throws Cancelled with the job's failure, which may be another rank's, when rank 0 has logged it;
+// returns when it is left to this rank.
+void RankJob::report(Errc code, const std::string& text, std::optional<int> of_rank) {
+  const int status = exit_status(code);
+  const std::optional<JobFailure> verdict = supervision_.fail(status, text, of_rank);
+  if (!verdict) {
+    leave_tombstone(own_failure(status, text), wire_code(code));
+    return;
+  }
+  const bool ours = verdict->rank == of_rank.value_or(launch_.coords.global);
+  leave_tombstone(*verdict, ours ? wire_code(code) : code_of_status(verdict->status));
+  let_launcher_see(*verdict);
+  throw Cancelled({verdict->status, describe(*verdict)});
 }
 
 void RankJob::leave_tombstone(const JobFailure& failure, std::string_view code) {

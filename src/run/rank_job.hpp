@@ -20,6 +20,8 @@
 #include "run/role_daemon.hpp"
 #include "run/state_keeper.hpp"
 #include "run/supervision.hpp"
+#include "serve/health_endpoint.hpp"
+#include "serve/service_manager.hpp"
 
 namespace preload::run {
 
@@ -44,10 +46,14 @@ class RankJob {
   ServeEnd serve();
   ServeEnd serve(RoleDaemon& daemon);    // until its server ends
   std::uint64_t bytes() const noexcept;  // of all roles
-  void announce() const;
+  int local_daemons() const noexcept;
+  void watch_over(const std::string& socket_name);
+  void open_health();  // on the node's first rank, where it is asked for
+  void announce();
 
   int conclude(const ServeEnd& end);
-  JobFailure report(Errc code, const std::string& text);
+  JobFailure own_failure(int status, const std::string& text) const;
+  void report(Errc code, const std::string& text, std::optional<int> of_rank = std::nullopt);
   void leave_tombstone(const JobFailure& failure, std::string_view code);
   void let_launcher_see(const JobFailure& failure) const;
 
@@ -62,7 +68,9 @@ class RankJob {
   std::optional<SocketDir> directory_;
   std::list<RoleDaemon> daemons_;
   std::atomic<std::size_t> roles_served_ = 0;
+  ServiceManager manager_;
   std::optional<StateKeeper> keeper_;
+  std::optional<HealthEndpoint> health_;
 };
 
 }  // namespace preload::run

@@ -77,6 +77,11 @@ Residency build_residency(const Launch& launch, const RankRole& role, const Rank
   shard.attributes_json = plan.program.attributes_json;
   residency.shard_json = to_json(shard);
 
+  residency.loads.push_back(
+      {std::string(read_method_name(result.method)), result.bytes_read, result.seconds});
+  if (plan.reads.received_bytes > 0)
+    residency.loads.push_back({"peers", plan.reads.received_bytes, result.seconds});
+
   std::vector<wire::ManifestSlab> slabs;
   for (const SlabSpec& slab : plan.load.slabs.slabs) slabs.push_back({slab.bytes, slab.cls});
   residency.manifest = sealed_memfd(

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "model/copy_program.hpp"
+#include "wire/counters.hpp"
 #include "wire/progress.hpp"
 
 namespace preload::wire {
@@ -38,6 +39,9 @@ struct ClientIdentity {
 
 struct HelloRequest {
   ClientIdentity client;
+  // Of a keeper, which answers for several daemons: whose the further requests of this connection
+  // are about, by the stem of its files' names.
+  std::optional<std::string> place = std::nullopt;
   friend bool operator==(const HelloRequest&, const HelloRequest&) = default;
 };
 struct HelloReply {
@@ -117,6 +121,7 @@ struct LeaseStatus {
   int pid = 0;
   std::string name;
   double age_s = 0;
+  std::optional<std::uint64_t> generation = std::nullopt;  // an older one than is served now
   friend bool operator==(const LeaseStatus&, const LeaseStatus&) = default;
 };
 
@@ -139,6 +144,7 @@ struct DaemonStatus {
   int local_size = 1;
   std::string code, text;  // of a failure
   std::vector<LeaseStatus> leases;
+  Counters counters;
   friend bool operator==(const DaemonStatus&, const DaemonStatus&) = default;
 };
 
