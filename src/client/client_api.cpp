@@ -8,6 +8,7 @@
 
 #include "client/abi_error.hpp"
 #include "client/abi_structs.hpp"
+#include "client/find_daemon.hpp"
 #include "preload/client.h"
 
 using preload::Errc;
@@ -25,8 +26,9 @@ using preload::client::write_struct;
 namespace {
 
 Role role_from_text(const char* text) {
-  if (text == nullptr || std::string_view(text) == "target") return Role::kTarget;
-  if (std::string_view(text) == "draft") return Role::kDraft;
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    if (text == preload::role_name(role)) return role;
+  }
   throw Error(Errc::kUsage, fmt::format("role \"{}\" is neither target nor draft", text));
 }
 
@@ -36,20 +38,33 @@ preload::client::AttachOptions attach_options(const preload_attach_options* give
   preload_attach_options c{};
   if (given != nullptr) c = read_struct(given);
   require(c.connect_timeout_ms >= 0 && c.wait_timeout_ms >= 0, "a timeout is negative");
+  require(c.socket_path == nullptr || c.socket_dir == nullptr,
+          "socket_dir and socket_path are both set: give one");
   preload::client::AttachOptions options;
   preload::client::ConnectOptions& connect = options.connect;
   connect.wanted.socket_dir = text_or_empty(c.socket_dir);
   if (c.device != nullptr) connect.wanted.device = c.device;
-  connect.wanted.slot = text_or_empty(c.slot);
-  connect.wanted.role = role_from_text(c.role);
+  connect.wanted.socket_path = text_or_empty(c.socket_path);
+  if (c.slot != nullptr) connect.wanted.slot = c.slot;
+  if (c.role != nullptr) connect.wanted.role = role_from_text(c.role);
   connect.identity = {::getpid(),
                       c.client_name != nullptr ? c.client_name : program_invocation_short_name,
                       PRELOAD_VERSION};
   if (c.connect_timeout_ms > 0) connect.connect_timeout_ms = c.connect_timeout_ms;
   connect.wait_timeout_ms = c.wait_timeout_ms;
+  if (c.absent_timeout_ms != 0) connect.absent_timeout_ms = std::max(c.absent_timeout_ms, 0);
   if (c.expect_json != nullptr) {
     options.expect = preload::client::expectation_from_json(c.expect_json);
   }
+  if (c.mode != PRELOAD_MODE_MAP && c.mode != PRELOAD_MODE_COPY) {
+    throw Error(Errc::kUsage, fmt::format("mode {} is neither map nor copy", c.mode));
+  }
+  if (c.base_address % preload::client::kBaseAlignment != 0) {
+    throw Error(Errc::kUsage, fmt::format("base address {:#x} is no multiple of 2 MiB: give what "
+                                          "an earlier attachment's info told",
+                                          c.base_address));
+  }
+  options.placement = {c.mode == PRELOAD_MODE_COPY, c.base_address};
   return options;
 }
 
@@ -71,7 +86,7 @@ preload_tensor describe_tensor(const Attachment& attachment, std::uint64_t index
   copy_dims(tensor.shape, out.shape);
   copy_dims(tensor.strides, out.strides);
   out.is_buffer = tensor.kind == preload::TensorKind::kBuffer ? 1 : 0;
-  out.is_private = tensor.cls == preload::TensorClass::kPrivate ? 1 : 0;
+  out.is_private = attachment.owns(tensor.slab) ? 1 : 0;
   out.alias_of = tensor.alias ? static_cast<std::int64_t>(*tensor.alias) : -1;
   const std::string hash = preload::to_hex(tensor.hash);
   hash.copy(out.hash, sizeof(out.hash) - 1);
@@ -111,6 +126,10 @@ const char* preload_status_name(preload_status status) {
       return "failed";
     case PRELOAD_E_NOT_FOUND:
       return "not_found";
+    case PRELOAD_E_MEMORY:
+      return "memory";
+    case PRELOAD_E_ADDRESS:
+      return "address";
   }
   return "unknown";
 }
@@ -119,6 +138,15 @@ preload_status preload_attach(const preload_attach_options* options, preload_att
   return guarded([&] {
     require(out != nullptr, "no place for the attachment was given");
     *out = std::make_unique<preload_attachment>(attach_options(options)).release();
+  });
+}
+
+preload_status preload_find_daemon(const preload_attach_options* options, preload_daemon* out) {
+  return guarded([&] {
+    const std::size_t size = struct_size_of(out);
+    thread_local preload::client::FoundDaemon found;
+    found = preload::client::find_daemon(attach_options(options).connect);
+    write_struct(out, size, found.describe());
   });
 }
 
@@ -151,6 +179,11 @@ preload_status preload_get_info(const preload_attachment* attachment, preload_in
     info.cuda_device = a.cuda_ordinal();
     info.global_rank = reply.global_rank;
     info.evidence = preload::evidence_name(a.evidence()).data();  // literals: NUL-terminated
+    info.range_bytes = a.range_bytes();
+    if (info.range_bytes != 0) {
+      info.base_address = reinterpret_cast<std::uintptr_t>(a.slab_data(0));
+    }
+    info.is_copy = a.is_copy() ? 1 : 0;
     write_struct(out, size, info);
   });
 }
@@ -164,7 +197,7 @@ preload_status preload_get_slab(const preload_attachment* attachment, uint32_t i
     preload_slab slab{};
     slab.data = a.slab_data(index);
     slab.bytes = a.reply().slabs[index].bytes;
-    slab.is_private = a.reply().slabs[index].cls == preload::TensorClass::kPrivate ? 1 : 0;
+    slab.is_private = a.owns(index) ? 1 : 0;
     write_struct(out, size, slab);
   });
 }

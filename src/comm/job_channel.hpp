@@ -48,7 +48,9 @@ struct JobTimings {
 // FAILED when one fails or is lost, STOP when one asks.
 class JobHub {
  public:
-  explicit JobHub(int world, JobTimings timings = {});
+  // `on_failure` is called with the job's failure, on the hub's thread and before any rank is told:
+  // the first rank that ends may take this process with it.
+  JobHub(int world, std::function<void(const JobFailure&)> on_failure, JobTimings timings = {});
   ~JobHub();  // says goodbye to whoever is left; the ranks go on unsupervised
   JobHub(const JobHub&) = delete;
   JobHub& operator=(const JobHub&) = delete;
@@ -80,9 +82,11 @@ class JobMember {
   void set_progress(const RankProgress& progress) noexcept;  // with the next heartbeats
   std::optional<int> slowest_rank() const noexcept;  // of the job, as of the hub's last heartbeat
   void bound();                                      // my socket is bound
-  // Waits until the hub has told the others. Returns the job's failure: this one, or the one that
-  // the hub knew already. `events.failed` is not called afterwards.
-  JobFailure fail(int status, const std::string& text);
+  // A failure of `of_rank`, else of this rank. Waits until the hub has told the others. Returns the
+  // job's failure: this one, or the one that the hub knew already; nothing when the hub does not
+  // answer. `events.failed` is not called afterwards.
+  std::optional<JobFailure> fail(int status, const std::string& text,
+                                 std::optional<int> of_rank = std::nullopt);
   void request_stop();  // stop the whole job
   void bye();           // I was asked to stop; waits until the hub knows
 

@@ -63,7 +63,7 @@ JobMessage failed_message(const JobFailure& failure, Type type) {
 }  // namespace
 
 struct JobHub::State {
-  State(int world_size, JobTimings the_timings);
+  State(int world_size, std::function<void(const JobFailure&)> on_failure, JobTimings the_timings);
   ~State();
 
   void run();
@@ -72,7 +72,7 @@ struct JobHub::State {
   void read_from(Peer& peer, Clock::time_point now);
   void handle(Peer& peer, const JobMessage& message);
   void lose(Peer& peer, const std::string& why);
-  void declare(const JobFailure& failure);
+  void declare(const JobFailure& first, int told_by);
   void expire(Clock::time_point now);
   void beat(Clock::time_point now);
   void release_failing(Clock::time_point now);
@@ -84,6 +84,7 @@ struct JobHub::State {
   bool all_sent() const;
 
   const int world;
+  const std::function<void(const JobFailure&)> on_failure;
   const JobTimings timings;
   HubDoor door;
   Fd wake;
@@ -99,8 +100,10 @@ struct JobHub::State {
   std::thread thread;  // last: it uses all of the above
 };
 
-JobHub::State::State(int world_size, JobTimings the_timings)
+JobHub::State::State(int world_size, std::function<void(const JobFailure&)> failure_callback,
+                     JobTimings the_timings)
     : world(world_size),
+      on_failure(std::move(failure_callback)),
       timings(the_timings),
       door(world_size, the_timings),
       wake(static_cast<int>(check_sys(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))) {
@@ -207,7 +210,8 @@ void JobHub::State::handle(Peer& peer, const JobMessage& message) {
       return;
     }
     case Type::kFailed:
-      declare({peer.rank, message.status, message.text});
+      declare({message.rank >= 0 ? message.rank : peer.rank, message.status, message.text},
+              peer.rank);
       if (failing.empty()) failing_since = Clock::now();
       failing.push_back(peer.rank);
       return;
@@ -222,7 +226,8 @@ void JobHub::State::handle(Peer& peer, const JobMessage& message) {
     case Type::kBye:
       if (!ready && !stopped) {
         declare({peer.rank, exit_status(Errc::kUnexpectedEnd),
-                 fmt::format("rank {} ended before the job was ready, unasked", peer.rank)});
+                 fmt::format("rank {} ended before the job was ready, unasked", peer.rank)},
+                peer.rank);
       }
       peer.left = true;
       reply.type = Type::kAck;
@@ -237,16 +242,18 @@ void JobHub::State::lose(Peer& peer, const std::string& why) {
   peer.gone = true;
   if (peer.left) return;
   declare({peer.rank, exit_status(Errc::kUnexpectedEnd),
-           fmt::format("rank {} was lost: {}", peer.rank, why), true});
+           fmt::format("rank {} was lost: {}", peer.rank, why), true},
+          peer.rank);
 }
 
 // The first failure is the job's.
-void JobHub::State::declare(const JobFailure& first) {
+void JobHub::State::declare(const JobFailure& first, int told_by) {
   if (failure) return;
   failure = first;
+  on_failure(first);
   const JobMessage message = failed_message(first, Type::kFailed);
   for (Peer& peer : peers) {
-    if (!peer.gone && peer.rank != first.rank) peer.connection.queue(message);
+    if (!peer.gone && peer.rank != told_by) peer.connection.queue(message);
   }
 }
 
@@ -344,7 +351,8 @@ bool JobHub::State::finished(Clock::time_point now) {
   return all_sent();
 }
 
-JobHub::JobHub(int world, JobTimings timings) : state_(std::make_unique<State>(world, timings)) {}
+JobHub::JobHub(int world, std::function<void(const JobFailure&)> on_failure, JobTimings timings)
+    : state_(std::make_unique<State>(world, std::move(on_failure), timings)) {}
 JobHub::~JobHub() = default;
 
 const HubAddress& JobHub::address() const noexcept { return state_->door.address(); }

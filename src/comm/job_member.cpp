@@ -312,18 +312,20 @@ void JobMember::bound() { state_->post(of_type(Type::kBound)); }
 
 void JobMember::request_stop() { state_->post(of_type(Type::kStop)); }
 
-JobFailure JobMember::fail(int status, const std::string& text) {
+std::optional<JobFailure> JobMember::fail(int status, const std::string& text,
+                                          std::optional<int> of_rank) {
   {
     const std::lock_guard lock(state_->mutex);
     state_->reporting = true;
   }
   JobMessage message = of_type(Type::kFailed);
+  message.rank = of_rank.value_or(state_->rank);
   message.status = status;
   message.text = text;
   state_->post(message);
   std::unique_lock lock(state_->mutex);
   state_->changed.wait_for(lock, kHubAnswers, [this] { return state_->verdict || state_->ended; });
-  return state_->verdict.value_or(JobFailure{state_->rank, status, text});
+  return state_->verdict;
 }
 
 void JobMember::bye() {

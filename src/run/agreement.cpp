@@ -3,9 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "base/cancel.hpp"
+#include "base/log.hpp"
 
 namespace preload::run {
+namespace {
+
+constexpr std::chrono::seconds kToSayIt{5};
+
+}  // namespace
 
 std::optional<Error> attempt(const std::function<void()>& work) {
   try {
@@ -18,11 +26,6 @@ std::optional<Error> attempt(const std::function<void()>& work) {
   }
 }
 
-void throw_shared(const Group& group, const Error& error) {
-  if (group.rank() == 0) throw Error(error);
-  throw Cancelled({exit_status(error.code()), error.what()});
-}
-
 void agree(Group& group, const std::optional<Error>& mine, const Wait& wait) {
   // "<wire code>\n<text>", or nothing.
   const std::string outcome =
@@ -33,10 +36,21 @@ void agree(Group& group, const std::optional<Error>& mine, const Wait& wait) {
     const std::string_view text = outcomes[rank];
     const std::size_t end = text.find('\n');
     const Errc code = errc_from_wire(text.substr(0, end)).value_or(Errc::kInternal);
-    const std::string_view what = text.substr(end + 1);
-    throw_shared(group, Error(code, group.size() == 1 ? std::string(what)
-                                                      : fmt::format("rank {}: {}", rank, what)));
+    throw AgreedError(Error(code, std::string(text.substr(end + 1))), static_cast<int>(rank));
   }
+}
+
+void say_and_end(Group& group, const AgreedError& error, const Cancel& cancel) {
+  const bool names_rank = error.rank() && group.size() > 1;
+  const std::string text =
+      names_rank ? fmt::format("rank {}: {}", *error.rank(), error.what()) : error.what();
+  if (group.rank() == 0) log::error(text);
+  try {
+    group.barrier({"rank 0 to say why the job ends", cancel, kToSayIt});
+  } catch (const Error&) {
+    // A rank that is gone, or a signal: there is nothing left to wait for.
+  }
+  throw Cancelled({exit_status(error.code()), text});
 }
 
 }  // namespace preload::run

@@ -16,11 +16,22 @@ namespace preload::run {
 // Runs `work`; its Error as a value. Other exceptions, and Cancelled, pass.
 std::optional<Error> attempt(const std::function<void()>& work);
 
-// Throws what every rank knows already: as Error on rank 0, which logs it, and as Cancelled with
-// the same exit status on the others, so that it is logged once.
-[[noreturn]] void throw_shared(const Group& group, const Error& error);
+// What every rank throws alike: to be logged once. `rank` is where it happened.
+class AgreedError : public Error {
+ public:
+  AgreedError(const Error& error, std::optional<int> rank) : Error(error), rank_(rank) {}
+  std::optional<int> rank() const noexcept { return rank_; }
 
-// Collective. Returns when no rank has an error; else throws that of the lowest such rank.
+ private:
+  std::optional<int> rank_;
+};
+
+// Collective. Returns when no rank has an error; else throws that of the lowest such rank as
+// AgreedError on all.
 void agree(Group& group, const std::optional<Error>& mine, const Wait& wait);
+
+// Collective: rank 0 logs `error`, and no rank returns before it has, since the first rank that
+// ends may take the others with it. Throws Cancelled with the error's exit status.
+[[noreturn]] void say_and_end(Group& group, const AgreedError& error, const Cancel& cancel);
 
 }  // namespace preload::run

@@ -64,7 +64,7 @@ Launch check_launch(std::unique_ptr<Group>& group, const cli::ServeOptions& opti
     launch.cuda = choose_cuda(options.cuda, processes, places);
     launch.device = choose_devices(launch.cuda, processes, places)[self];
   });
-  if (refused) throw_shared(*group, *refused);
+  if (refused) throw AgreedError(*refused, std::nullopt);
   const std::string job = launcher.job_id.empty()
                               ? fmt::format("{}-{}-{}", host_name(), getpid(), random_hex(4))
                               : launcher.job_id;

@@ -15,6 +15,7 @@
 #include "load/hash_files.hpp"
 #include "load/run_threads.hpp"
 #include "memory/device.hpp"
+#include "run/agreement.hpp"
 #include "run/cpu_binding.hpp"
 #include "run/fill.hpp"
 #include "run/host_share.hpp"
@@ -66,6 +67,9 @@ int RankJob::run() {
     const Error error(Errc::kMemory, "out of host memory");
     report(error.code(), error.what());
     throw error;
+  } catch (const AgreedError& error) {
+    report(error.code(), error.what(), error.rank());
+    throw Error(error);
   } catch (const Error& error) {
     report(error.code(), error.what());
     throw;
@@ -269,35 +273,41 @@ int RankJob::conclude(const ServeEnd& end) {
       supervision_.bye();
       return end.status;
     case ServeEnd::Cause::kSignal: {
-      const JobFailure verdict = supervision_.fail(end.status, end.text);
+      const std::optional<JobFailure> told = supervision_.fail(end.status, end.text);
+      if (!told) log::warn(end.text);
+      const JobFailure verdict = told.value_or(own_failure(end.status, end.text));
       leave_tombstone(verdict, code_of_status(verdict.status));
-      // Said before the wait: the launcher may kill this rank meanwhile.
-      if (verdict.rank == launch_.coords.global) log::warn(end.text);
       let_launcher_see(verdict);
       return verdict.status;
     }
     case ServeEnd::Cause::kFailure:
       break;
   }
-  const JobFailure failure =
-      control_.failure().value_or(JobFailure{launch_.coords.global, end.status, end.text});
+  const JobFailure failure = control_.failure().value_or(own_failure(end.status, end.text));
   leave_tombstone(failure, code_of_status(failure.status));
-  // A rank that was lost cannot log it: the lowest one that is left does.
-  if (failure.lost && launch_.coords.global == (failure.rank == 0 ? 1 : 0)) {
-    log::error(failure.text);
-  }
+  // What rank 0 cannot log any more, the next one does.
+  if (failure.lost && failure.rank == 0 && launch_.coords.global == 1) log::error(failure.text);
   let_launcher_see(failure);
   return failure.status;
 }
 
-// Returns when this rank's error is the job's; throws Cancelled when another rank failed first.
-JobFailure RankJob::report(Errc code, const std::string& text) {
-  const JobFailure verdict = supervision_.fail(exit_status(code), text);
-  const bool ours = verdict.rank == launch_.coords.global;
-  leave_tombstone(verdict, ours ? wire_code(code) : code_of_status(verdict.status));
-  if (ours) return verdict;
-  let_launcher_see(verdict);
-  throw Cancelled({verdict.status, describe(verdict)});
+JobFailure RankJob::own_failure(int status, const std::string& text) const {
+  return {launch_.coords.global, status, text};
+}
+
+// Throws Cancelled with the job's failure, which may be another rank's, when rank 0 has logged it;
+// returns when it is left to this rank.
+void RankJob::report(Errc code, const std::string& text, std::optional<int> of_rank) {
+  const int status = exit_status(code);
+  const std::optional<JobFailure> verdict = supervision_.fail(status, text, of_rank);
+  if (!verdict) {
+    leave_tombstone(own_failure(status, text), wire_code(code));
+    return;
+  }
+  const bool ours = verdict->rank == of_rank.value_or(launch_.coords.global);
+  leave_tombstone(*verdict, ours ? wire_code(code) : code_of_status(verdict->status));
+  let_launcher_see(*verdict);
+  throw Cancelled({verdict->status, describe(*verdict)});
 }
 
 void RankJob::leave_tombstone(const JobFailure& failure, std::string_view code) {

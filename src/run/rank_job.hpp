@@ -47,7 +47,8 @@ class RankJob {
   void announce() const;
 
   int conclude(const ServeEnd& end);
-  JobFailure report(Errc code, const std::string& text);
+  JobFailure own_failure(int status, const std::string& text) const;
+  void report(Errc code, const std::string& text, std::optional<int> of_rank = std::nullopt);
   void leave_tombstone(const JobFailure& failure, std::string_view code);
   void let_launcher_see(const JobFailure& failure) const;
 

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/mpi_session.hpp"
+#include "run/agreement.hpp"
 #include "run/launch.hpp"
 #include "run/launcher_watch.hpp"
 #include "run/rank_control.hpp"
@@ -33,17 +34,21 @@ int serve(const cli::ServeOptions& options, const Launcher& launcher) {
                  "the launcher has ended without ending its ranks: was it killed?"});
   });
   std::unique_ptr<Group> group = make_group(launcher);
-  const Launch launch = check_launch(group, options, launcher, control.cancel());
-  log::set_rank(launch.coords.global, role_name(Role::kTarget));
-
   JobEvents events;
   events.ready = [&] { control.ready(); };
   events.failed = [&](const JobFailure& failure) { control.fail(failure); };
   events.stop = [&] {
     control.end({ServeEnd::Cause::kJobStop, 0, "a client stopped the whole job"});
   };
-  Supervision supervision(*group, std::move(events), control.cancel());
-  return RankJob(options, launcher, launch, *group, control, supervision).run();
+  try {
+    const Launch launch = check_launch(group, options, launcher, control.cancel());
+    log::set_rank(launch.coords.global, role_name(Role::kTarget));
+    Supervision supervision(*group, std::move(events), control.cancel());
+    return RankJob(options, launcher, launch, *group, control, supervision).run();
+  } catch (const AgreedError& error) {
+    // RankJob lets none out: it has a channel to say it by.
+    say_and_end(*group, error, control.cancel());
+  }
 }
 
 }  // namespace preload::run

@@ -3,15 +3,29 @@
 
 #include <utility>
 
+#include "base/log.hpp"
 #include "run/agreement.hpp"
 
 namespace preload::run {
+namespace {
+
+constexpr int kFirstSignalStatus = 129;
+
+void log_failure(const JobFailure& failure) {
+  if (failure.status >= kFirstSignalStatus) {
+    log::warn(describe(failure));
+  } else {
+    log::error(describe(failure));
+  }
+}
+
+}  // namespace
 
 Supervision::Supervision(Group& group, JobEvents events, const Cancel& cancel)
     : rank_(group.rank()), events_(std::move(events)) {
   if (group.size() == 1) return;
   std::optional<Error> failed;
-  if (rank_ == 0) failed = attempt([&] { hub_.emplace(group.size()); });
+  if (rank_ == 0) failed = attempt([&] { hub_.emplace(group.size(), log_failure); });
   agree(group, failed, {"rank 0 to open the job channel", cancel});
   const std::string address = group.broadcast(hub_ ? encode(hub_->address()) : std::string(), 0,
                                               {"the address of the job channel", cancel});
@@ -39,8 +53,9 @@ void Supervision::bound() {
   }
 }
 
-JobFailure Supervision::fail(int status, const std::string& text) {
-  return member_ ? member_->fail(status, text) : JobFailure{rank_, status, text};
+std::optional<JobFailure> Supervision::fail(int status, const std::string& text,
+                                            std::optional<int> of_rank) {
+  return member_ ? member_->fail(status, text, of_rank) : std::nullopt;
 }
 
 void Supervision::request_stop() {

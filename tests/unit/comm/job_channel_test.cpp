@@ -9,6 +9,8 @@
 
 #include <array>
 #include <condition_variable>
+#include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -82,6 +84,8 @@ class Rank {
   std::unique_ptr<JobMember> member_;
 };
 
+void nobody_else(const JobFailure&) {}
+
 // True when the hub closes `socket` within `limit`.
 bool is_closed(int socket, milliseconds limit) {
   const auto deadline = Clock::now() + limit;
@@ -101,7 +105,7 @@ void send_text(int socket, std::string_view bytes) {
 }
 
 TEST(JobChannel, IsReadyOnlyWhenEveryRankIsBound) {
-  JobHub hub(3, kQuick);
+  JobHub hub(3, nobody_else, kQuick);
   Rank zero(hub.address(), 0), one(hub.address(), 1), two(hub.address(), 2);
   zero->bound();
   two->bound();
@@ -113,9 +117,9 @@ TEST(JobChannel, IsReadyOnlyWhenEveryRankIsBound) {
 }
 
 TEST(JobChannel, TellsEveryOtherRankOfAFailureWithItsStatusAndText) {
-  JobHub hub(3, kQuick);
+  JobHub hub(3, nobody_else, kQuick);
   Rank zero(hub.address(), 0), one(hub.address(), 1), two(hub.address(), 2);
-  const JobFailure verdict = two->fail(3, "model.safetensors is short by 4096 bytes");
+  const auto verdict = two->fail(3, "model.safetensors is short by 4096 bytes");
   EXPECT_EQ(verdict, (JobFailure{2, 3, "model.safetensors is short by 4096 bytes"}));
   EXPECT_EQ(zero.hears_failure(), verdict);
   EXPECT_EQ(one.hears_failure(), verdict);
@@ -123,17 +127,48 @@ TEST(JobChannel, TellsEveryOtherRankOfAFailureWithItsStatusAndText) {
 }
 
 TEST(JobChannel, MakesTheFirstFailureTheJobs) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0), one(hub.address(), 1);
   one->fail(4, "out of memory");
-  const JobFailure verdict = zero->fail(3, "later");
-  EXPECT_EQ(verdict.rank, 1);
-  EXPECT_EQ(verdict.status, 4);
-  EXPECT_EQ(verdict.text, "out of memory");
+  EXPECT_EQ(zero->fail(3, "later"), (JobFailure{1, 4, "out of memory"}));
+}
+
+TEST(JobChannel, TellsItsOwnProcessOfAFailureBeforeAnyRankHearsOfIt) {
+  std::promise<JobFailure> told;
+  std::promise<void> logged;
+  JobHub hub(
+      2,
+      [&](const JobFailure& failure) {
+        told.set_value(failure);
+        logged.get_future().wait();
+      },
+      kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  auto verdict = std::async(std::launch::async, [&] { return one->fail(3, "a shard is short"); });
+  EXPECT_EQ(told.get_future().get(), (JobFailure{1, 3, "a shard is short"}));
+  EXPECT_FALSE(zero.hears_failure(milliseconds(200)));
+  EXPECT_EQ(verdict.wait_for(milliseconds(0)), std::future_status::timeout);
+  logged.set_value();
+  EXPECT_TRUE(zero.hears_failure());
+  EXPECT_EQ(verdict.get(), (JobFailure{1, 3, "a shard is short"}));
+}
+
+TEST(JobChannel, TakesTheWordOfARankForWhereAFailureHappened) {
+  JobHub hub(2, nobody_else, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  EXPECT_EQ(one->fail(4, "no memory", 0), (JobFailure{0, 4, "no memory"}));
+  EXPECT_EQ(zero.hears_failure(), (JobFailure{0, 4, "no memory"}));
+}
+
+TEST(JobChannel, GivesNoVerdictWhereTheHubDoesNotAnswer) {
+  auto hub = std::make_unique<JobHub>(2, nobody_else, kQuick);
+  Rank zero(hub->address(), 0), one(hub->address(), 1);
+  hub.reset();
+  EXPECT_EQ(one->fail(3, "to nobody"), std::nullopt);
 }
 
 TEST(JobChannel, KeepsTheFirstFailureForARankThatFailsWhenTheHubIsGone) {
-  auto hub = std::make_unique<JobHub>(2, kQuick);
+  auto hub = std::make_unique<JobHub>(2, nobody_else, kQuick);
   Rank zero(hub->address(), 0), one(hub->address(), 1);
   zero->fail(3, "the first");
   ASSERT_TRUE(one.hears_failure());
@@ -143,7 +178,7 @@ TEST(JobChannel, KeepsTheFirstFailureForARankThatFailsWhenTheHubIsGone) {
 }
 
 TEST(JobChannel, TellsARankThatConnectsAfterTheFailure) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0);
   zero->fail(3, "early");
   Rank one(hub.address(), 1);
@@ -152,7 +187,7 @@ TEST(JobChannel, TellsARankThatConnectsAfterTheFailure) {
 }
 
 TEST(JobChannel, TakesAConnectionLostWithoutGoodbyeForAFailure) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0), one(hub.address(), 1);
   const auto start = Clock::now();
   one.vanish();
@@ -184,7 +219,7 @@ Fd frozen_rank(const HubAddress& address, int rank) {
 }
 
 TEST(JobChannel, NoticesARankThatFallsSilent) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0);
   const Fd frozen = frozen_rank(hub.address(), 1);
   ASSERT_TRUE(frozen);
@@ -196,7 +231,7 @@ TEST(JobChannel, NoticesARankThatFallsSilent) {
 }
 
 TEST(JobChannel, KeepsARankThatIsSlowButAlive) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0), one(hub.address(), 1);
   zero->bound();
   EXPECT_FALSE(zero.hears_failure(kQuick.lost * 2));
@@ -240,7 +275,7 @@ TEST(JobChannel, NoticesThatTheHubIsLost) {
 }
 
 TEST(JobChannel, StopsEveryRankWhenOneAsks) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0), one(hub.address(), 1);
   one->request_stop();
   EXPECT_TRUE(zero.hears_stop());
@@ -252,7 +287,7 @@ TEST(JobChannel, StopsEveryRankWhenOneAsks) {
 }
 
 TEST(JobChannel, LetsARankLeaveThatWasAskedTo) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0), one(hub.address(), 1);
   zero->bound();
   one->bound();
@@ -263,7 +298,7 @@ TEST(JobChannel, LetsARankLeaveThatWasAskedTo) {
 }
 
 TEST(JobChannel, TakesAGoodbyeBeforeReadyForAFailure) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0), one(hub.address(), 1);
   one->bye();
   const auto failure = zero.hears_failure();
@@ -273,7 +308,7 @@ TEST(JobChannel, TakesAGoodbyeBeforeReadyForAFailure) {
 }
 
 TEST(JobChannel, LeavesTheOthersServingWhenRankZeroAloneIsStopped) {
-  auto hub = std::make_unique<JobHub>(2, kQuick);
+  auto hub = std::make_unique<JobHub>(2, nobody_else, kQuick);
   Rank zero(hub->address(), 0), one(hub->address(), 1);
   zero->bound();
   one->bound();
@@ -290,7 +325,7 @@ TEST(JobChannel, LeavesTheOthersServingWhenRankZeroAloneIsStopped) {
 }
 
 TEST(JobChannel, TellsHowFarEveryRankIsAndWhichIsSlowest) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0), one(hub.address(), 1);
   const RankProgress of_zero{0, 0, 90, 100, 7}, of_one{1, 1, 20, 100, 5};
   zero->set_progress(of_zero);
@@ -309,7 +344,7 @@ TEST(JobChannel, TellsHowFarEveryRankIsAndWhichIsSlowest) {
 }
 
 TEST(JobChannel, RefusesARankThatDoesNotKnowTheSecret) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   HubAddress wrong = hub.address();
   wrong.secret_hex = random_hex(32);
   try {
@@ -324,7 +359,7 @@ TEST(JobChannel, RefusesARankThatDoesNotKnowTheSecret) {
 }
 
 TEST(JobChannel, RefusesASecondConnectionOfARank) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank one(hub.address(), 1);
   EXPECT_THROW(JobMember(hub.address(), 1, {},
                          {kQuick.heartbeat, kQuick.lost, kQuick.authentication, milliseconds(300)}),
@@ -333,7 +368,7 @@ TEST(JobChannel, RefusesASecondConnectionOfARank) {
 }
 
 TEST(JobChannel, DropsASilentStrangerAndServesRanksMeanwhile) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   std::vector<Fd> strangers;
   for (int i = 0; i < 300; ++i) {
     strangers.push_back(connect_tcp("127.0.0.1", hub.address().port, milliseconds(2000)));
@@ -348,7 +383,7 @@ TEST(JobChannel, DropsASilentStrangerAndServesRanksMeanwhile) {
 }
 
 TEST(JobChannel, DropsGarbageAtOnce) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0);
   std::mt19937 random(7);
   for (int i = 0; i < 20; ++i) {
@@ -368,7 +403,7 @@ TEST(JobChannel, DropsGarbageAtOnce) {
 }
 
 TEST(JobChannel, DropsAStrangerThatSkipsTheProof) {
-  JobHub hub(2, kQuick);
+  JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0);
   JobMessage failed;
   failed.type = JobMessage::Type::kFailed;
