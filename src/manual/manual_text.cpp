@@ -62,6 +62,16 @@ constexpr auto kCommandTexts = std::to_array<CommandText>({
      "Ends every daemon of the socket directory, or those that --gpu, --slot and --role choose; "
      "with --job the whole job, also its ranks on other nodes. One that still loads is stopped "
      "too. Returns when their sockets and locks are gone."},
+    {"keeper",
+     "Holds what daemons of the socket directory deposit: descriptors of their memory, the "
+     "manifest "
+     "and the leases of their clients. When a daemon dies or is replaced, memory and attached "
+     "engines stay as they are, the keeper answers clients in its place (state ORPHANED), and a "
+     "successor with the same key adopts everything without reading the checkpoint. serve "
+     "--keeper says whether a daemon deposits.\n\n"
+     "It uses neither CUDA nor MPI and is one for each machine: a Slurm step or a systemd unit of "
+     "its own, so that it does not end with the job whose daemons it serves. Without --stay it "
+     "ends when it has had nothing to keep for a while."},
     {"bench",
      "Times a load of the model beside the limit of the hardware, measured in the same run, and "
      "beside other loaders where they are installed. Every run is verified against the files."},
@@ -91,6 +101,12 @@ constexpr auto kExamples = std::to_array<Example>({
     {"release", "Make room on the GPU as soon as the engine has copied the weights:",
      "preload release --gpu 0"},
     {"stop", "End the job, on every node of it:", "preload stop --job"},
+    {"stop", "End everything on this machine, with what the keeper has:", "preload stop --keeper"},
+    {"keeper", "Beside the daemons of a node, until it is stopped:", "preload keeper --stay"},
+    {"keeper", "As a step of its own in a job, one for each node:",
+     "srun --overlap --ntasks-per-node=1 preload keeper --orphan-timeout 120"},
+    {"serve", "Fail rather than serve without a keeper:",
+     "preload serve --model /models/qwen3-8b --keeper require"},
     {"bench", "Without other loaders, five runs from the page cache:",
      "preload bench load --model /models/llama-8b --peers none"},
 });
@@ -102,34 +118,36 @@ constexpr auto kExitStatuses = std::to_array<Entry>({
     {"0", "attach", "Everything that was asked for was attached."},
     {"0", "verify", "Every tensor is what it should be."},
     {"0", "stop", "Sockets and locks are gone."},
+    {"0", "keeper", "It was told to end by `preload stop --keeper`, or had nothing to keep."},
     {"1", "serve",
      "A clean end that nobody asked for, or a connection between ranks that was lost."},
     {"1", "wait", "The job ended without a word: nobody holds its lock."},
     {"1", "stop", "Some daemon was not gone within the timeout."},
-    {"2", "serve plan status wait attach verify key release stop bench",
+    {"2", "serve plan status wait attach verify key release stop keeper bench",
      "Usage: an option, an environment variable or the socket directory is wrong."},
     {"3", "serve plan key bench", "The checkpoint or the model is refused."},
     {"3", "attach", "The checkpoint of --expect-model cannot be read."},
     {"3", "verify", "A tensor differs; the checkpoint cannot be read."},
     {"4", "serve attach verify bench", "The device or its memory, or the host's."},
     {"5", "serve", "The launcher or MPI."},
-    {"6", "serve", "Another daemon owns the GPU and slot."},
+    {"6", "serve", "Another daemon owns the GPU and slot, or --keeper require finds no keeper."},
+    {"6", "keeper", "Another keeper has the directory."},
     {"7", "wait", "No daemon is there, or they were not READY in time, or were released."},
     {"7", "attach verify release",
      "Refused: no daemon, one that is not READY, holds something else or has released."},
     {"7", "stop", "There was no daemon."},
     {"1-7", "wait", "Otherwise: the status of the job's first failed rank."},
-    {"128+n", "serve plan status wait attach verify key release stop bench",
+    {"128+n", "serve plan status wait attach verify key release stop keeper bench",
      "Signal n ended it: 130 for INT, 137 for KILL, 143 for TERM."},
 });
 
 constexpr auto kVariables = std::to_array<Entry>({
-    {"PRELOAD_SOCKET_DIR", "serve status wait attach verify release stop",
+    {"PRELOAD_SOCKET_DIR", "serve keeper status wait attach verify release stop",
      "The socket directory, where --weight-cache-socket-dir is not given."},
     {"PRELOAD_CACHE_ROOT", "serve attach key bench",
      "Where receipts and tuning results are kept [$XDG_CACHE_HOME/preload, else "
      "~/.cache/preload]."},
-    {"PRELOAD_LOG_LEVEL", "serve", "The log level, where --log-level is not given."},
+    {"PRELOAD_LOG_LEVEL", "serve keeper", "The log level, where --log-level is not given."},
     {"PRELOAD_RUNTIME", "serve bench",
      "The executable preload-runtime, where it lies neither beside preload nor in "
      "../libexec/preload."},
@@ -145,15 +163,17 @@ constexpr auto kVariables = std::to_array<Entry>({
 });
 
 constexpr auto kFiles = std::to_array<Entry>({
-    {"/tmp/preload-<uid>/", "serve status wait attach verify release stop",
+    {"/tmp/preload-<uid>/", "serve keeper status wait attach verify release stop",
      "The socket directory, where neither --weight-cache-socket-dir nor $PRELOAD_SOCKET_DIR says "
      "another. It is on a local file system, the user's, and not writable by others."},
-    {"<h>[.<slot>][_draft].sock", "serve status wait attach verify release stop",
+    {"<h>[.<slot>][_draft].sock", "serve keeper status wait attach verify release stop",
      "A daemon's socket; <h> are 16 hex digits made of the device's UUID."},
     {"<h>[.<slot>][_draft].lock", "serve status wait stop",
      "Its lock, held while it loads and serves; never unlinked."},
     {"<h>[.<slot>][_draft].state", "serve status wait",
      "What it is about to serve and how far it is, or why it failed."},
+    {"keeper.sock, keeper.lock", "keeper serve stop",
+     "The keeper's socket, and the lock that it holds."},
     {"~/.cache/preload/", "serve attach key bench",
      "Receipts of hashed checkpoints, and the reader that was fastest on each file system."},
 });

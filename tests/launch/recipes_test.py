@@ -123,12 +123,13 @@ class SpackRecipe(unittest.TestCase):
     def test_every_library_that_cmake_looks_for_is_a_dependency(self):
         named = {"OpenSSL": "openssl", "CUDAToolkit": "cuda", "MPI": "mpi", "nlohmann_json": "nlohmann-json",
                  "liburing.h": "liburing", "nccl.h": "nccl", "cxxopts.hpp": "cxxopts", "GTest": "googletest",
+                 "prometheus/text_serializer.h": "prometheus-cpp",
                  "Threads": None, "Python3": "python"}  # fmt: skip
         dependencies = {re.split(r"[@ +]", args[0])[0] for args, _ in self.declared["depends_on"]}
         looked_for = set()
         for path in [*(SOURCE / "cmake").glob("*.cmake"), SOURCE / "tests/CMakeLists.txt"]:
             looked_for |= set(re.findall(r"(?m)^\s*find_package\((\w+)", path.read_text()))
-            looked_for |= set(re.findall(r"(?m)^\s*find_path\(\w+ (?:NAMES )?([\w.]+)", path.read_text()))
+            looked_for |= set(re.findall(r"(?m)^\s*find_path\(\w+ (?:NAMES )?([\w./]+)", path.read_text()))
         self.assertGreater(len(looked_for), 8)
         for name in looked_for:
             wanted = named.get(name, name)

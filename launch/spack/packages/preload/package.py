@@ -23,6 +23,7 @@ class Preload(CMakePackage, CudaPackage):
 
     variant("mpi", default=True, description="Jobs of more than one rank")
     variant("nccl", default=True, when="+cuda", description="Exchange weights between GPUs of several hosts")
+    variant("prometheus", default=True, description="/metrics for Prometheus")
     variant("liburing", default=True, description="Direct reads through io_uring")
 
     depends_on("c", type="build")
@@ -39,6 +40,7 @@ class Preload(CMakePackage, CudaPackage):
     depends_on("mpi", when="+mpi")
     depends_on("cuda@12:", when="+cuda")
     depends_on("nccl@2.18:", when="+nccl")
+    depends_on("prometheus-cpp", when="+prometheus")
     depends_on("liburing@2:", when="+liburing")
     depends_on("googletest +gmock", type="test")
 
@@ -53,6 +55,7 @@ class Preload(CMakePackage, CudaPackage):
             self.define_from_variant("PRELOAD_MPI", "mpi"),
             self.define("PRELOAD_NCCL", self.spec.satisfies("+nccl")),
             self.define_from_variant("PRELOAD_URING", "liburing"),
+            self.define_from_variant("PRELOAD_PROMETHEUS", "prometheus"),
             self.define("PRELOAD_BUILD_TESTS", self.run_tests),
             self.define("PRELOAD_BUILD_BENCH", False),
             self.define("PRELOAD_WERROR", False),
