@@ -239,7 +239,7 @@ class Stderr(harness.Case):
 class Waiting(harness.Case):
     def test_wait_tells_at_once_of_a_daemon_that_fails_meanwhile(self):
         # With one reader, a load that takes longer than it is looked at.
-        daemon = self.start(make_slow_model(self.root / "model", 12), "--layout", "hf", "--reader-threads", 1)
+        daemon = self.start(make_slow_model(self.root / "model", 8), "--layout", "hf", "--reader-threads", 1)
         eventually(lambda: self.status_if_any(), 60, "a daemon that loads")
         command = [harness.BIN, "wait", "--timeout", "100", "--weight-cache-socket-dir", str(self.sockets)]
         waiting = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=harness.environment())
