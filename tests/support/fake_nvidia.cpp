@@ -35,6 +35,7 @@ struct Process {
 
 }  // namespace
 
+#pragma GCC visibility push(default)
 extern "C" {
 
 int cuInit(unsigned) {
@@ -102,3 +103,4 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, Process* pro
   return 0;
 }
 }
+#pragma GCC visibility pop
