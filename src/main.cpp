@@ -11,6 +11,7 @@
 #include "base/cancel.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/prompt_write.hpp"
 #include "cli/command.hpp"
 #include "cli/options.hpp"
 
@@ -105,4 +106,7 @@ int guarded(int argc, char** argv) {
 }  // namespace
 }  // namespace preload::cli
 
-int main(int argc, char** argv) { return preload::cli::guarded(argc, argv); }
+int main(int argc, char** argv) {
+  preload::open_standard_descriptors();
+  return preload::cli::guarded(argc, argv);
+}

@@ -9,6 +9,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/prompt_write.hpp"
 #include "bench/load_bench.hpp"
 #include "cli/serve_options.hpp"
 #include "comm/launcher.hpp"
@@ -58,6 +59,7 @@ int guarded(const std::function<int()>& body) {
 // The part of `preload serve` and `preload bench` that loads: `preload` continues here, since it
 // links neither MPI nor CUDA itself.
 int main(int argc, char** argv) {
+  open_standard_descriptors();
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const std::string command = arguments.empty() ? "" : arguments.front();
   if (command == "serve" || command == "bench") arguments.erase(arguments.begin());

@@ -53,6 +53,11 @@ struct Server::State final : SessionHandler {
 
   void handle(Session& session, wire::Frame frame) override;
   void closed(int /*fd*/) override {}
+  void refused(std::string_view cause) override { holding.counters().refused(cause); }
+  void turn_away(Session& session, const Error& error) {
+    refused(wire_code(error.code()));
+    refuse(session, error);
+  }
   void handle_attach(Session& session, wire::Frame frame);
   void handle_put_artifact(Session& session, wire::Frame frame);
   void handle_stop(Session& session, const wire::StopRequest& request);
@@ -128,6 +133,7 @@ void Server::State::handle(Session& session, wire::Frame frame) {
 }
 
 void Server::State::handle_attach(Session& session, wire::Frame frame) {
+  const auto begin = Clock::now();
   const auto request = wire::attach_request_from_json(frame.body);
   if (frame.fds.size() != 1 || !is_lease_pipe(frame.fds.front().get()))
     throw Error(Errc::kProtocol,
@@ -136,8 +142,9 @@ void Server::State::handle_attach(Session& session, wire::Frame frame) {
   try {
     const auto reply = holding.attach(request, std::move(frame.fds.front()), session.peer(), fds);
     session.answer(frame.type, wire::to_json(reply), fds);
+    holding.counters().attaches.add(std::chrono::duration<double>(Clock::now() - begin).count());
   } catch (const wire::PeerError& refusal) {
-    refuse(session, refusal);
+    turn_away(session, refusal);
   }
 }
 
