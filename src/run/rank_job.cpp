@@ -18,6 +18,7 @@
 #include "run/adoption.hpp"
 #include "run/agreement.hpp"
 #include "run/cpu_binding.hpp"
+#include "run/failure_report.hpp"
 #include "run/fill.hpp"
 #include "run/host_share.hpp"
 #include "run/residency_build.hpp"
@@ -314,7 +315,9 @@ int RankJob::conclude(const ServeEnd& end) {
   const JobFailure failure = control_.failure().value_or(own_failure(end.status, end.text));
   leave_tombstone(failure, code_of_status(failure.status));
   // What rank 0 cannot log any more, the next one does.
-  if (failure.lost && failure.rank == 0 && launch_.coords.global == 1) log::error(failure.text);
+  if (failure.lost && failure.rank == 0 && launch_.coords.global == 1) {
+    report_failure(failure, launch_.tasks);
+  }
   let_launcher_see(failure);
   return failure.status;
 }
