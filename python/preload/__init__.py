@@ -18,10 +18,13 @@ from .errors import (
     Failed,
     InternalError,
     Mismatch,
+    NotEnoughMemory,
     ProtocolError,
     Released,
+    TensorMismatch,
     Timeout,
     Unavailable,
+    Unsupported,
     UsageError,
 )
 from .tensor import Tensor
@@ -36,11 +39,14 @@ __all__ = [
     "Info",
     "InternalError",
     "Mismatch",
+    "NotEnoughMemory",
     "ProtocolError",
     "Released",
     "Tensor",
+    "TensorMismatch",
     "Timeout",
     "Unavailable",
+    "Unsupported",
     "UsageError",
     "attach",
 ]
