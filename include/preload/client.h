@@ -32,8 +32,10 @@ typedef enum preload_status {
   PRELOAD_E_RELEASED = 6,    /* its weights were released */
   PRELOAD_E_PROTOCOL = 7,    /* the peer broke the protocol or is not to be trusted */
   PRELOAD_E_TIMEOUT = 8,
-  PRELOAD_E_FAILED = 9,    /* the daemon failed while loading; the text is its own */
-  PRELOAD_E_NOT_FOUND = 10 /* no tensor of that name */
+  PRELOAD_E_FAILED = 9,     /* the daemon failed while loading; the text is its own */
+  PRELOAD_E_NOT_FOUND = 10, /* no tensor of that name */
+  PRELOAD_E_MEMORY = 11,    /* a copy, or the private tensors, do not fit */
+  PRELOAD_E_ADDRESS = 12    /* the base address that was asked for is not to be had */
 } preload_status;
 
 /* Text of the last error on this thread; never NULL; valid until the next call on this thread. */
@@ -41,6 +43,13 @@ PRELOAD_API const char* preload_last_error(void);
 /* After PRELOAD_E_MISMATCH: {"field": {"expected": text, "served": text or null}, …}; else "{}". */
 PRELOAD_API const char* preload_last_error_fields(void);
 PRELOAD_API const char* preload_status_name(preload_status status); /* "mismatch" */
+
+typedef enum preload_mode {
+  PRELOAD_MODE_MAP = 0,
+  /* The attachment owns writable copies of all slabs, holds no lease, and the daemon is asked to
+   * free the weights with its last lease: later attaches are refused as released. */
+  PRELOAD_MODE_COPY = 1
+} preload_mode;
 
 typedef struct preload_attach_options {
   size_t struct_size;     /* sizeof(preload_attach_options) */
@@ -58,6 +67,11 @@ typedef struct preload_attach_options {
   int32_t wait_timeout_ms; /* how long to wait for a daemon that is loading or not there yet; 0: do
                               not wait. One that failed is reported at once, or when no other has
                               taken its place within 3 s of the wait. */
+  int32_t mode;            /* preload_mode */
+  /* All slabs as one range of addresses that begins here, in order and as preload_info.base_address
+   * told of an earlier attachment of the same weights: for pointers that were baked into CUDA
+   * graphs or snapshots. 0: anywhere. PRELOAD_E_ADDRESS when that range is not free. */
+  uint64_t base_address;
 } preload_attach_options;
 
 /* One attached shard, counted by references. Holds the lease; thread-safe for reading. In a forked
@@ -92,6 +106,9 @@ typedef struct preload_info {
    * (a hub cache's names for their contents), "hash" (every byte), "sample" (trusted as asked),
    * "key" (the client's own word); "none" where nothing was expected. */
   const char* evidence;
+  uint64_t base_address; /* of the range that all slabs lie in; 0: they lie apart (cuda-ipc) */
+  uint64_t range_bytes;
+  int32_t is_copy; /* attached with PRELOAD_MODE_COPY */
 } preload_info;
 PRELOAD_API preload_status preload_get_info(const preload_attachment* attachment,
                                             preload_info* out);
@@ -100,7 +117,7 @@ typedef struct preload_slab {
   size_t struct_size;
   void* data; /* host or device address in this process; read-only unless private */
   uint64_t bytes;
-  int32_t is_private; /* a writable copy of this client's own */
+  int32_t is_private; /* a writable copy of this client's own, in PRELOAD_MODE_COPY too */
 } preload_slab;
 PRELOAD_API preload_status preload_get_slab(const preload_attachment* attachment, uint32_t index,
                                             preload_slab* out);

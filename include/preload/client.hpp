@@ -83,6 +83,8 @@ struct AttachOptions {
   std::string client_name;
   std::chrono::milliseconds connect_timeout{5000};
   std::chrono::milliseconds wait{0};  // for a daemon that is loading or not there yet
+  bool copy = false;                  // see PRELOAD_MODE_COPY
+  std::uint64_t base_address = 0;     // of all slabs as one range; 0: anywhere
 };
 
 // One attached shard: a range of Tensors. Move-only; the destructor detaches.
@@ -98,6 +100,8 @@ class Attachment {
     c.client_name = text_or_null(options.client_name);
     c.connect_timeout_ms = static_cast<std::int32_t>(options.connect_timeout.count());
     c.wait_timeout_ms = static_cast<std::int32_t>(options.wait.count());
+    c.mode = options.copy ? PRELOAD_MODE_COPY : PRELOAD_MODE_MAP;
+    c.base_address = options.base_address;
     preload_attachment* attachment = nullptr;
     detail::check(preload_attach(&c, &attachment));
     attachment_.reset(attachment);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "client/connect.hpp"
+#include "client/mapped_slabs.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload::client {
@@ -28,8 +29,9 @@ preload_status status_of(Errc code) noexcept {
     case Errc::kModel:
       return PRELOAD_E_USAGE;
     case Errc::kDevice:
-    case Errc::kMemory:
       return PRELOAD_E_DEVICE;
+    case Errc::kMemory:
+      return PRELOAD_E_MEMORY;
     case Errc::kUnavailable:
     case Errc::kBusy:
       return PRELOAD_E_UNAVAILABLE;
@@ -64,6 +66,9 @@ preload_status note_current_exception() {
   } catch (const NotFound& absent) {
     error.text = absent.what();
     return PRELOAD_E_NOT_FOUND;
+  } catch (const AddressTaken& taken) {
+    error.text = taken.what();
+    return PRELOAD_E_ADDRESS;
   } catch (const DaemonFailed& failed) {
     error.text = failed.what();
     return PRELOAD_E_FAILED;

@@ -23,16 +23,17 @@ void check_slabs(const wire::AttachReply& reply, const wire::ManifestView& manif
                               "or of another class",
                               i, slab.bytes, reply.slabs[i].bytes));
     }
-    if ((reply.slabs[i].kind == wire::kHostKind) != (reply.device == "host")) {
-      throw Error(Errc::kProtocol, fmt::format("slab {} of a daemon on {} is of kind {}", i,
-                                               reply.device, reply.slabs[i].kind));
+    const std::string& kind = reply.slabs[i].kind;
+    if ((kind == wire::kHostKind) != (reply.device == "host") || kind != reply.slabs[0].kind) {
+      throw Error(Errc::kProtocol,
+                  fmt::format("slab {} of a daemon on {} is of kind {}", i, reply.device, kind));
     }
   }
 }
 
 }  // namespace
 
-Attachment::Attachment(const AttachOptions& options) {
+Attachment::Attachment(const AttachOptions& options) : placement_(options.placement) {
   try {
     receive(options);
   } catch (...) {
@@ -64,6 +65,7 @@ void Attachment::receive(const AttachOptions& options) {
   request.expect = settle(options);
   const Connection connection = connect_daemon(options.connect);
   request.client = options.connect.identity;
+  if (placement_.copy) request.mode = wire::AttachMode::kCopy;
   wire::Attached attached = wire::call_attach(connection.socket.get(), request, lease_.read_end(),
                                               options.connect.connect_timeout_ms);
   lease_.sent();
@@ -71,6 +73,7 @@ void Attachment::receive(const AttachOptions& options) {
   take_manifest(std::move(attached.manifest));
   check_slabs(reply_, *manifest_);
   map_slabs(attached.slab_fds);
+  if (placement_.copy) let_go(connection, options.connect.connect_timeout_ms);
 }
 
 void Attachment::take_manifest(Fd fd) {
@@ -85,25 +88,44 @@ void Attachment::take_manifest(Fd fd) {
 }
 
 void Attachment::map_slabs(const std::vector<Fd>& fds) {
-  std::optional<cu::CurrentContext> current;
-  if (reply_.device != "host") {
-    driver_ = std::make_unique<const cu::Driver>();
-    context_ = std::make_unique<const cu::PrimaryContext>(
-        *driver_, cu::find_device(*driver_, reply_.gpu_uuid));
-    current.emplace(*context_);
-  }
-  for (std::size_t i = 0; i < reply_.slabs.size(); ++i) {
-    slabs_.push_back(context_ ? map_cuda_slab(*context_, reply_.slabs[i], fds[i].get())
-                              : map_host_slab(reply_.slabs[i], fds[i].get()));
+  if (reply_.device == "host") {
+    slabs_ = map_host_slabs(reply_.slabs, fds, placement_);
+  } else {
+    map_cuda_slabs(fds);
   }
 }
 
+void Attachment::map_cuda_slabs(const std::vector<Fd>& fds) {
+  driver_ = std::make_unique<const cu::Driver>();
+  context_ = std::make_unique<const cu::PrimaryContext>(*driver_,
+                                                        cu::find_device(*driver_, reply_.gpu_uuid));
+  const cu::CurrentContext current(*context_);
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  driver_->check(driver_->mem_info(&free_bytes, &total_bytes), "asking for free GPU memory");
+  require_room(reply_.slabs, placement_, free_bytes, "GPU memory");
+  const bool vmm = !reply_.slabs.empty() && reply_.slabs.front().kind == wire::kVmmKind;
+  slabs_ = vmm ? map_vmm_slabs(*context_, reply_.slabs, fds, placement_)
+               : map_ipc_slabs(*context_, reply_.slabs, placement_);
+}
+
+// A copy needs the daemon's memory no more: it goes with the last lease, and ours ends here.
+void Attachment::let_go(const Connection& connection, int timeout_ms) {
+  try {
+    wire::call_release(connection.socket.get(), {true}, timeout_ms);
+  } catch (const Error& error) {
+    // A daemon that has gone meanwhile has nothing to let go of.
+    if (error.code() != Errc::kUnavailable) throw;
+  }
+  lease_.end();
+}
+
 Attachment::~Attachment() {
-  if (lease_.held()) {
+  if (lease_.is_of_this_process()) {
     release_cuda_slabs();
   } else if (context_) {
     // A forked child: the driver's state is the parent's, and so are the mappings.
-    for (auto& slab : slabs_) static_cast<void>(slab.release());
+    static_cast<void>(slabs_.release());
     static_cast<void>(context_.release());
     static_cast<void>(driver_.release());
   }
@@ -115,7 +137,7 @@ void Attachment::release_cuda_slabs() noexcept {
   const bool current = driver.ctx_push(context_->get()) == 0;
   // Kernels already queued may still read the slabs. Errors of earlier work are not ours to report.
   if (current) driver.ctx_synchronize();
-  slabs_.clear();
+  slabs_.reset();
   cu::Context popped = nullptr;
   if (current) driver.ctx_pop(&popped);
 }

@@ -12,7 +12,7 @@
 #include "client/cuda_device.hpp"
 #include "client/expectation.hpp"
 #include "client/lease.hpp"
-#include "client/slab_mapping.hpp"
+#include "client/mapped_slabs.hpp"
 #include "wire/manifest.hpp"
 
 namespace preload::client {
@@ -20,6 +20,7 @@ namespace preload::client {
 struct AttachOptions {
   ConnectOptions connect;
   Expectation expect;
+  Placement placement;
 };
 
 // One shard in this process: its manifest, its slabs and the lease on them. Whole once constructed;
@@ -35,7 +36,10 @@ class Attachment {
   // What the claim rests on that the expected is attached.
   Evidence evidence() const noexcept { return evidence_; }
   const wire::ManifestView& manifest() const noexcept { return *manifest_; }
-  std::byte* slab_data(std::size_t slab) const noexcept { return slabs_[slab]->data(); }
+  std::byte* slab_data(std::size_t slab) const noexcept { return slabs_->data(slab); }
+  std::uint64_t range_bytes() const noexcept { return slabs_->range_bytes(); }
+  bool is_copy() const noexcept { return placement_.copy; }
+  bool owns(std::size_t slab) const noexcept { return placement_.owns(reply_.slabs[slab]); }
   std::uint64_t bytes() const noexcept;  // of all slabs
 
   bool on_cuda() const noexcept { return context_ != nullptr; }
@@ -47,8 +51,11 @@ class Attachment {
   wire::Expectation settle(const AttachOptions& options);
   void take_manifest(Fd fd);
   void map_slabs(const std::vector<Fd>& fds);
+  void map_cuda_slabs(const std::vector<Fd>& fds);
+  void let_go(const Connection& connection, int timeout_ms);
   void release_cuda_slabs() noexcept;  // while their context is current
 
+  Placement placement_;
   Lease lease_;
   wire::AttachReply reply_;
   Evidence evidence_ = Evidence::kNone;
@@ -56,7 +63,7 @@ class Attachment {
   std::optional<wire::ManifestView> manifest_;
   std::unique_ptr<const cu::Driver> driver_;
   std::unique_ptr<const cu::PrimaryContext> context_;
-  std::vector<std::unique_ptr<SlabMapping>> slabs_;
+  std::unique_ptr<MappedSlabs> slabs_;
 };
 
 }  // namespace preload::client

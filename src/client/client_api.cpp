@@ -50,6 +50,15 @@ preload::client::AttachOptions attach_options(const preload_attach_options* give
   if (c.expect_json != nullptr) {
     options.expect = preload::client::expectation_from_json(c.expect_json);
   }
+  if (c.mode != PRELOAD_MODE_MAP && c.mode != PRELOAD_MODE_COPY) {
+    throw Error(Errc::kUsage, fmt::format("mode {} is neither map nor copy", c.mode));
+  }
+  if (c.base_address % preload::client::kBaseAlignment != 0) {
+    throw Error(Errc::kUsage, fmt::format("base address {:#x} is no multiple of 2 MiB: give what "
+                                          "an earlier attachment's info told",
+                                          c.base_address));
+  }
+  options.placement = {c.mode == PRELOAD_MODE_COPY, c.base_address};
   return options;
 }
 
@@ -71,7 +80,7 @@ preload_tensor describe_tensor(const Attachment& attachment, std::uint64_t index
   copy_dims(tensor.shape, out.shape);
   copy_dims(tensor.strides, out.strides);
   out.is_buffer = tensor.kind == preload::TensorKind::kBuffer ? 1 : 0;
-  out.is_private = tensor.cls == preload::TensorClass::kPrivate ? 1 : 0;
+  out.is_private = attachment.owns(tensor.slab) ? 1 : 0;
   out.alias_of = tensor.alias ? static_cast<std::int64_t>(*tensor.alias) : -1;
   const std::string hash = preload::to_hex(tensor.hash);
   hash.copy(out.hash, sizeof(out.hash) - 1);
@@ -111,6 +120,10 @@ const char* preload_status_name(preload_status status) {
       return "failed";
     case PRELOAD_E_NOT_FOUND:
       return "not_found";
+    case PRELOAD_E_MEMORY:
+      return "memory";
+    case PRELOAD_E_ADDRESS:
+      return "address";
   }
   return "unknown";
 }
@@ -151,6 +164,11 @@ preload_status preload_get_info(const preload_attachment* attachment, preload_in
     info.cuda_device = a.cuda_ordinal();
     info.global_rank = reply.global_rank;
     info.evidence = preload::evidence_name(a.evidence()).data();  // literals: NUL-terminated
+    info.range_bytes = a.range_bytes();
+    if (info.range_bytes != 0) {
+      info.base_address = reinterpret_cast<std::uintptr_t>(a.slab_data(0));
+    }
+    info.is_copy = a.is_copy() ? 1 : 0;
     write_struct(out, size, info);
   });
 }
@@ -164,7 +182,7 @@ preload_status preload_get_slab(const preload_attachment* attachment, uint32_t i
     preload_slab slab{};
     slab.data = a.slab_data(index);
     slab.bytes = a.reply().slabs[index].bytes;
-    slab.is_private = a.reply().slabs[index].cls == preload::TensorClass::kPrivate ? 1 : 0;
+    slab.is_private = a.owns(index) ? 1 : 0;
     write_struct(out, size, slab);
   });
 }

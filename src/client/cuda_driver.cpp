@@ -59,6 +59,8 @@ Driver::Driver() : library_(open_library()) {
   bind(map, "cuMemMap");
   bind(unmap, "cuMemUnmap");
   bind(set_access, "cuMemSetAccess");
+  bind(mem_create, "cuMemCreate");
+  bind(mem_info, "cuMemGetInfo_v2");
   bind(mem_alloc, "cuMemAlloc_v2");
   bind(mem_free, "cuMemFree_v2");
   bind(copy_device_to_device, "cuMemcpyDtoD_v2");

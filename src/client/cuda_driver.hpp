@@ -35,6 +35,13 @@ struct AccessDescription {
   Location location;
   Access flags = Access::kRead;
 };
+struct AllocationProperties {  // CUmemAllocationProp
+  int type = 1;                // CU_MEM_ALLOCATION_TYPE_PINNED
+  int handle_types = 0;        // not to be exported
+  Location location;
+  void* win32_metadata = nullptr;
+  std::array<std::uint8_t, 8> flags{};
+};
 struct IpcHandle {
   std::array<char, 64> bytes{};
 };
@@ -83,6 +90,8 @@ class Driver {
   Result (*map)(Pointer, std::size_t, std::size_t, Allocation, unsigned long long);
   Result (*unmap)(Pointer, std::size_t);
   Result (*set_access)(Pointer, std::size_t, const AccessDescription*, std::size_t);
+  Result (*mem_create)(Allocation*, std::size_t, const AllocationProperties*, unsigned long long);
+  Result (*mem_info)(std::size_t* free, std::size_t* total);
   Result (*mem_alloc)(Pointer*, std::size_t);
   Result (*mem_free)(Pointer);
   Result (*copy_device_to_device)(Pointer, Pointer, std::size_t);

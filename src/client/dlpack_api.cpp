@@ -48,8 +48,7 @@ preload_status preload_dlpack_tensor(preload_attachment* attachment, uint64_t in
     view.dtype = *dtype;
     view.shape.assign(tensor.shape.begin(), tensor.shape.end());
     view.strides.assign(tensor.strides.begin(), tensor.strides.end());
-    *out = hand_out(*attachment, std::move(view), tensor.cls == preload::TensorClass::kPrivate,
-                    versioned);
+    *out = hand_out(*attachment, std::move(view), a.owns(tensor.slab), versioned);
   });
 }
 
@@ -65,8 +64,7 @@ preload_status preload_dlpack_slab(preload_attachment* attachment, uint32_t slab
     view.dtype = *preload::client::dlpack_type(preload::DType::kU8);
     view.shape = {static_cast<std::int64_t>(info.bytes)};
     view.strides = {1};
-    *out = hand_out(*attachment, std::move(view), info.cls == preload::TensorClass::kPrivate,
-                    versioned);
+    *out = hand_out(*attachment, std::move(view), a.owns(slab), versioned);
   });
 }
 

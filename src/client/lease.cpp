@@ -56,16 +56,18 @@ Lease::Lease() : owner_(::getpid()) {
   ends.fds.push_back(write_end_);
 }
 
-Lease::~Lease() {
+Lease::~Lease() { end(); }
+
+void Lease::end() noexcept {
   WriteEnds& ends = write_ends();
   const std::lock_guard lock(ends.mutex);
   // Not there any more in a forked child: its number may be somebody else's by now.
   const auto it = std::find(ends.fds.begin(), ends.fds.end(), write_end_);
-  if (!held() || it == ends.fds.end()) return;
+  if (!is_of_this_process() || it == ends.fds.end()) return;
   ends.fds.erase(it);
   ::close(write_end_);
 }
 
-bool Lease::held() const noexcept { return owner_ == ::getpid(); }
+bool Lease::is_of_this_process() const noexcept { return owner_ == ::getpid(); }
 
 }  // namespace preload::client

@@ -21,8 +21,9 @@ class Lease {
 
   int read_end() const noexcept { return read_end_.get(); }
   void sent() noexcept { read_end_.reset(); }  // the daemon has its own descriptor now
+  void end() noexcept;                         // before its time: the memory is not used any more
   // False in a process forked from the one that attached.
-  bool held() const noexcept;
+  bool is_of_this_process() const noexcept;
 
  private:
   Fd read_end_;

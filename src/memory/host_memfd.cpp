@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/bytes.hpp"
-#include "memory/host_limits.hpp"
+#include "base/host_limits.hpp"
 
 namespace preload {
 

@@ -11,7 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "memory/host_limits.hpp"
+#include "base/host_limits.hpp"
 
 namespace preload::run {
 namespace {

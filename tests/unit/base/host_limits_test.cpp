@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memory/host_limits.hpp"
+#include "base/host_limits.hpp"
 
 #include <gtest/gtest.h>
 
