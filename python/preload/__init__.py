@@ -12,6 +12,7 @@ when asked for.
 """
 
 from .attachment import Attachment, Info, attach
+from .daemon import Daemon, Where, find_daemon
 from .errors import (
     DeviceError,
     Error,
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Attachment",
+    "Daemon",
     "DeviceError",
     "Error",
     "Failed",
@@ -48,5 +50,7 @@ __all__ = [
     "Unavailable",
     "Unsupported",
     "UsageError",
+    "Where",
     "attach",
+    "find_daemon",
 ]

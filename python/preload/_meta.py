@@ -7,23 +7,43 @@ import functools
 import types
 
 import torch
+from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
-_WITHOUT_CONTENT = frozenset({torch.empty, torch.empty_strided, torch.Tensor.new_empty})
+_WITHOUT_CONTENT = frozenset({torch.empty, torch.empty_strided})
+_LARGE_BYTES = 1 << 20
 
 
 class WeightsOnMeta(TorchFunctionMode):
-    """Puts what is allocated without content (weights, that is) on meta; what is computed stays real.
+    """Builds models whose weights take no memory, while what their constructors compute is real.
 
-    So a model's own constructor makes its rotary tables and scales, on the device that is current,
-    while its weights take no memory. Whoever asks for a device by name gets that device.
+    What is allocated without content goes to meta, and so does a large parameter as soon as it is
+    registered, whatever it was filled with. Rotary tables, scales and expert maps come out as the
+    constructor makes them, on the current device. Whoever asks for a device by name gets that device.
     """
+
+    def __enter__(self):
+        self._hook = register_module_parameter_registration_hook(_to_meta)
+        return super().__enter__()
+
+    def __exit__(self, *exception):
+        self._hook.remove()
+        return super().__exit__(*exception)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func in _WITHOUT_CONTENT and kwargs.get("device") is None:
             kwargs = {**kwargs, "device": "meta"}
         return func(*args, **kwargs)
+
+
+def _to_meta(module: torch.nn.Module, name: str, parameter) -> None:
+    """Gives a registered parameter's memory back; the object stays, whoever else holds it."""
+    if parameter is None or parameter.is_meta or parameter.nbytes < _LARGE_BYTES:
+        return
+    empty = torch.Tensor._make_subclass(type(parameter), parameter.to("meta"), parameter.requires_grad)
+    empty.__dict__.update(parameter.__dict__)
+    torch.utils.swap_tensors(parameter, empty)
 
 
 # Nothing below these can hold a tensor of the model.
