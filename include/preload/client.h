@@ -72,7 +72,45 @@ typedef struct preload_attach_options {
    * told of an earlier attachment of the same weights: for pointers that were baked into CUDA
    * graphs or snapshots. 0: anywhere. PRELOAD_E_ADDRESS when that range is not free. */
   uint64_t base_address;
+  /* NULL, or the absolute path of the daemon's socket, instead of socket_dir: device, slot and role
+   * need not be given then, and are checked where they are. */
+  const char* socket_path;
+  /* How long to wait for a daemon of which there is no sign, neither a socket nor a held lock,
+   * while wait_timeout_ms is for one that loads, from its first sign on. 0: wait_timeout_ms is for
+   * both, from the call on; negative: not at all. */
+  int32_t absent_timeout_ms;
 } preload_attach_options;
+
+typedef enum preload_daemon_state {
+  PRELOAD_DAEMON_ABSENT = 0, /* nothing holds the lock and nobody answers */
+  PRELOAD_DAEMON_LOADING = 1,
+  PRELOAD_DAEMON_READY = 2,
+  PRELOAD_DAEMON_DRAINING = 3, /* its weights go with the last lease */
+  PRELOAD_DAEMON_RELEASED = 4,
+  PRELOAD_DAEMON_FAILED = 5,  /* while loading; the text says why */
+  PRELOAD_DAEMON_ORPHANED = 6 /* a keeper serves what a daemon left */
+} preload_daemon_state;
+
+typedef struct preload_daemon {
+  size_t struct_size;
+  int32_t state;       /* preload_daemon_state */
+  int32_t memory;      /* preload_memory; of no meaning while absent */
+  int32_t cuda_device; /* ordinal in this process; -1 on host memory or where it is not visible */
+  int32_t pid;         /* in the daemon's PID namespace; 0: not known */
+  uint64_t bytes;      /* of its slabs; while loading, what is to be read */
+  uint64_t generation;
+  /* Strings are "" where they are not known, and valid until this thread's next call. */
+  const char* device;
+  const char* slot;
+  const char* role;
+  const char* job;
+  const char* model;
+  const char* key;
+  const char* text; /* how far it is, why it failed, or what was looked for */
+} preload_daemon;
+/* One look, without waiting or taking a lease: an absent or failed daemon is no error. */
+PRELOAD_API preload_status preload_find_daemon(const preload_attach_options* options,
+                                               preload_daemon* out);
 
 /* One attached shard, counted by references. Holds the lease; thread-safe for reading. In a forked
  * child the lease is not held: attach again there. */

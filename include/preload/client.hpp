@@ -78,30 +78,79 @@ struct AttachOptions {
   std::string socket_dir;             // empty: $PRELOAD_SOCKET_DIR, else /tmp/preload-<uid>
   std::optional<std::string> device;  // GPU UUID, CUDA index or "host:N"; unset: the only daemon
   std::string slot;
-  std::string role = "target";
+  std::string role;  // empty: the target
   std::string expect_json;
   std::string client_name;
   std::chrono::milliseconds connect_timeout{5000};
   std::chrono::milliseconds wait{0};  // for a daemon that is loading or not there yet
   bool copy = false;                  // see PRELOAD_MODE_COPY
   std::uint64_t base_address = 0;     // of all slabs as one range; 0: anywhere
+  std::string socket_path;            // instead of socket_dir: this very socket
+  // For a daemon of which there is no sign, instead of `wait`; see absent_timeout_ms.
+  std::optional<std::chrono::milliseconds> absent_wait;
 };
+
+namespace detail {
+inline const char* text_or_null(const std::string& text) noexcept {
+  return text.empty() ? nullptr : text.c_str();
+}
+// Points into `options`.
+inline preload_attach_options c_options(const AttachOptions& options) {
+  auto c = sized<preload_attach_options>();
+  c.socket_dir = text_or_null(options.socket_dir);
+  c.socket_path = text_or_null(options.socket_path);
+  c.device = options.device ? options.device->c_str() : nullptr;
+  c.slot = text_or_null(options.slot);
+  c.role = text_or_null(options.role);
+  c.expect_json = text_or_null(options.expect_json);
+  c.client_name = text_or_null(options.client_name);
+  c.connect_timeout_ms = static_cast<std::int32_t>(options.connect_timeout.count());
+  c.wait_timeout_ms = static_cast<std::int32_t>(options.wait.count());
+  if (options.absent_wait) {
+    const auto ms = static_cast<std::int32_t>(options.absent_wait->count());
+    c.absent_timeout_ms = ms > 0 ? ms : -1;
+  }
+  c.mode = options.copy ? PRELOAD_MODE_COPY : PRELOAD_MODE_MAP;
+  c.base_address = options.base_address;
+  return c;
+}
+}  // namespace detail
+
+// What one look at a daemon tells; no lease is taken.
+struct Daemon {
+  preload_daemon_state state = PRELOAD_DAEMON_ABSENT;
+  preload_memory memory = PRELOAD_MEMORY_HOST;
+  std::optional<int> cuda_device;  // its ordinal in this process
+  std::uint64_t bytes = 0;
+  std::uint64_t generation = 0;
+  std::string device, slot, role, job, model, key, text;
+};
+
+inline Daemon find_daemon(const AttachOptions& options = {}) {
+  const preload_attach_options c = detail::c_options(options);
+  auto found = detail::sized<preload_daemon>();
+  detail::check(preload_find_daemon(&c, &found));
+  Daemon daemon;
+  daemon.state = static_cast<preload_daemon_state>(found.state);
+  daemon.memory = static_cast<preload_memory>(found.memory);
+  if (found.cuda_device >= 0) daemon.cuda_device = found.cuda_device;
+  daemon.bytes = found.bytes;
+  daemon.generation = found.generation;
+  daemon.device = found.device;
+  daemon.slot = found.slot;
+  daemon.role = found.role;
+  daemon.job = found.job;
+  daemon.model = found.model;
+  daemon.key = found.key;
+  daemon.text = found.text;
+  return daemon;
+}
 
 // One attached shard: a range of Tensors. Move-only; the destructor detaches.
 class Attachment {
  public:
   explicit Attachment(const AttachOptions& options = {}) {
-    auto c = detail::sized<preload_attach_options>();
-    c.socket_dir = text_or_null(options.socket_dir);
-    c.device = options.device ? options.device->c_str() : nullptr;
-    c.slot = text_or_null(options.slot);
-    c.role = text_or_null(options.role);
-    c.expect_json = text_or_null(options.expect_json);
-    c.client_name = text_or_null(options.client_name);
-    c.connect_timeout_ms = static_cast<std::int32_t>(options.connect_timeout.count());
-    c.wait_timeout_ms = static_cast<std::int32_t>(options.wait.count());
-    c.mode = options.copy ? PRELOAD_MODE_COPY : PRELOAD_MODE_MAP;
-    c.base_address = options.base_address;
+    const preload_attach_options c = detail::c_options(options);
     preload_attachment* attachment = nullptr;
     detail::check(preload_attach(&c, &attachment));
     attachment_.reset(attachment);
@@ -168,10 +217,6 @@ class Attachment {
   struct Detach {
     void operator()(preload_attachment* attachment) const noexcept { preload_detach(attachment); }
   };
-  static const char* text_or_null(const std::string& text) noexcept {
-    return text.empty() ? nullptr : text.c_str();
-  }
-
   std::unique_ptr<preload_attachment, Detach> attachment_;
   preload_info info_{};
 };

@@ -57,7 +57,7 @@ std::vector<Endpoint> local_daemons(const ClientOptions& options) {
 LocalShard attach_to(const ClientOptions& options, const Endpoint& endpoint,
                      const client::Expectation& expect) {
   client::AttachOptions attach;
-  attach.connect.wanted = {options.socket_dir, endpoint.device, endpoint.slot, endpoint.role};
+  attach.connect.wanted = {options.socket_dir, "", endpoint.device, endpoint.slot, endpoint.role};
   attach.expect = expect;
   attach.connect.identity = {::getpid(), "preload", PRELOAD_VERSION};
   LocalShard shard;

@@ -8,6 +8,7 @@
 
 #include "client/abi_error.hpp"
 #include "client/abi_structs.hpp"
+#include "client/find_daemon.hpp"
 #include "preload/client.h"
 
 using preload::Errc;
@@ -25,8 +26,9 @@ using preload::client::write_struct;
 namespace {
 
 Role role_from_text(const char* text) {
-  if (text == nullptr || std::string_view(text) == "target") return Role::kTarget;
-  if (std::string_view(text) == "draft") return Role::kDraft;
+  for (const Role role : {Role::kTarget, Role::kDraft}) {
+    if (text == preload::role_name(role)) return role;
+  }
   throw Error(Errc::kUsage, fmt::format("role \"{}\" is neither target nor draft", text));
 }
 
@@ -36,17 +38,21 @@ preload::client::AttachOptions attach_options(const preload_attach_options* give
   preload_attach_options c{};
   if (given != nullptr) c = read_struct(given);
   require(c.connect_timeout_ms >= 0 && c.wait_timeout_ms >= 0, "a timeout is negative");
+  require(c.socket_path == nullptr || c.socket_dir == nullptr,
+          "socket_dir and socket_path are both set: give one");
   preload::client::AttachOptions options;
   preload::client::ConnectOptions& connect = options.connect;
   connect.wanted.socket_dir = text_or_empty(c.socket_dir);
   if (c.device != nullptr) connect.wanted.device = c.device;
-  connect.wanted.slot = text_or_empty(c.slot);
-  connect.wanted.role = role_from_text(c.role);
+  connect.wanted.socket_path = text_or_empty(c.socket_path);
+  if (c.slot != nullptr) connect.wanted.slot = c.slot;
+  if (c.role != nullptr) connect.wanted.role = role_from_text(c.role);
   connect.identity = {::getpid(),
                       c.client_name != nullptr ? c.client_name : program_invocation_short_name,
                       PRELOAD_VERSION};
   if (c.connect_timeout_ms > 0) connect.connect_timeout_ms = c.connect_timeout_ms;
   connect.wait_timeout_ms = c.wait_timeout_ms;
+  if (c.absent_timeout_ms != 0) connect.absent_timeout_ms = std::max(c.absent_timeout_ms, 0);
   if (c.expect_json != nullptr) {
     options.expect = preload::client::expectation_from_json(c.expect_json);
   }
@@ -132,6 +138,15 @@ preload_status preload_attach(const preload_attach_options* options, preload_att
   return guarded([&] {
     require(out != nullptr, "no place for the attachment was given");
     *out = std::make_unique<preload_attachment>(attach_options(options)).release();
+  });
+}
+
+preload_status preload_find_daemon(const preload_attach_options* options, preload_daemon* out) {
+  return guarded([&] {
+    const std::size_t size = struct_size_of(out);
+    thread_local preload::client::FoundDaemon found;
+    found = preload::client::find_daemon(attach_options(options).connect);
+    write_struct(out, size, found.describe());
   });
 }
 

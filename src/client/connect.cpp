@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <thread>
-#include <variant>
 
 #include "serve/connect.hpp"
 #include "wire/exchange.hpp"
@@ -16,26 +16,21 @@ namespace preload::client {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kPollInterval = std::chrono::milliseconds(20);
+using std::chrono::milliseconds;
+constexpr auto kPollInterval = milliseconds(20);
 constexpr auto kTombstoneGrace = std::chrono::seconds(3);
 
-// What one look at the directory found, other than a daemon that serves.
-struct Loading {
-  std::string text;
+// The names of one daemon in the directory, and what to call it.
+struct Place {
+  std::string stem;
+  std::string name;
+  std::string file(std::string_view suffix) const { return stem + std::string(suffix); }
 };
-struct Tombstone {
-  std::int64_t time_ms = 0;
-  std::string text;
-};
-struct Absent {
-  std::string text;
-};
-using Look = std::variant<Connection, Loading, Tombstone, Absent>;
 
-std::string loading_text(const SocketDir& directory, const Endpoint& endpoint,
+std::string loading_text(const SocketDir& directory, const Place& place,
                          const std::optional<StateFile>& state) {
   std::string text =
-      fmt::format("the daemon for {} in {} is still loading", describe(endpoint), directory.path());
+      fmt::format("the daemon for {} in {} is still loading", place.name, directory.path());
   if (!state) return text;
   if (state->pid > 0) text += fmt::format(", pid {}", state->pid);
   if (!state->model.empty()) text += ", " + state->model;
@@ -45,53 +40,99 @@ std::string loading_text(const SocketDir& directory, const Endpoint& endpoint,
 }
 
 // `unreachable`: why its socket did not answer.
-Look look_without_socket(const SocketDir& directory, const Endpoint& endpoint,
+Look look_without_socket(const SocketDir& directory, const Place& place,
                          const std::string& unreachable) {
-  const bool held = lock_is_held(directory, endpoint.lock_name());
-  std::optional<StateFile> state = read_state(directory, endpoint.state_name());
+  const bool held = lock_is_held(directory, place.file(".lock"));
+  std::optional<StateFile> state = read_state(directory, place.file(".state"));
   if (state && state->boot_id != current_boot_id()) state.reset();
   if (state && state->state == "FAILED") {
-    return Tombstone{state->time_ms,
-                     fmt::format("the daemon for {} in {} failed ({}): {}", describe(endpoint),
-                                 directory.path(), state->code, state->text)};
+    return Tombstone{fmt::format("the daemon for {} in {} failed ({}): {}", place.name,
+                                 directory.path(), state->code, state->text),
+                     *state};
   }
-  if (held && state && state->state == "READY") return Loading{unreachable};
-  if (held) return Loading{loading_text(directory, endpoint, state)};
+  if (held && state && state->state == "READY") return Loading{unreachable, state};
+  if (held) return Loading{loading_text(directory, place, state), state};
   if (state) {
-    return Absent{fmt::format(
-        "the daemon for {} in {} (pid {}, last {}) is gone: its lock {} is "
-        "free; start it again",
-        describe(endpoint), directory.path(), state->pid, state->state, endpoint.lock_name())};
+    return Absent{
+        fmt::format("the daemon for {} in {} (pid {}, last {}) is gone: its lock {} is "
+                    "free; start it again",
+                    place.name, directory.path(), state->pid, state->state, place.file(".lock"))};
   }
-  return Absent{fmt::format(
-      "no daemon for {} in {}: neither {} nor {} is in use; start one, or "
-      "name the directory that it was given as --weight-cache-socket-dir",
-      describe(endpoint), directory.path(), endpoint.socket_name(), endpoint.lock_name())};
+  return Absent{
+      fmt::format("no daemon for {} in {}: neither {} nor {} is in use; start one, or "
+                  "name the directory that it was given as --weight-cache-socket-dir",
+                  place.name, directory.path(), place.file(".sock"), place.file(".lock"))};
 }
 
-Look look_at(const SocketDir& directory, const Endpoint& endpoint, const ConnectOptions& options) {
+Look look_at(const SocketDir& directory, const Place& place, const ConnectOptions& options) {
   Fd socket;
   try {
-    socket = connect_to(directory, endpoint.socket_name(), options.connect_timeout_ms);
+    socket = connect_to(directory, place.file(".sock"), options.connect_timeout_ms);
   } catch (const Error& error) {
     if (error.code() != Errc::kUnavailable) throw;
-    return look_without_socket(directory, endpoint, error.what());
+    return look_without_socket(directory, place, error.what());
   }
   wire::HelloReply hello =
       wire::call_hello(socket.get(), {options.identity}, options.connect_timeout_ms);
   if (hello.state == wire::DaemonState::kLoading) {
-    return Loading{loading_text(directory, endpoint, read_state(directory, endpoint.state_name()))};
+    const auto state = read_state(directory, place.file(".state"));
+    return Loading{loading_text(directory, place, state), state};
   }
-  return Connection{std::move(socket), endpoint, std::move(hello)};
+  return Connection{std::move(socket), std::move(hello)};
+}
+
+// Where the wanted daemon is to be looked for.
+struct Address {
+  std::string directory;
+  std::optional<Place> place;  // of the only daemon there, when unset
+};
+
+Address address_of(const Wanted& wanted, const std::optional<std::string>& device) {
+  if (!wanted.socket_path.empty()) {
+    const std::filesystem::path path(wanted.socket_path);
+    if (!path.is_absolute() || path.extension() != ".sock") {
+      throw Error(Errc::kUsage,
+                  fmt::format("socket path '{}' must be absolute and end with .sock, as `preload "
+                              "status --json` shows it",
+                              wanted.socket_path));
+    }
+    return {path.parent_path().string(), Place{path.stem().string(), path.filename().string()}};
+  }
+  if (!device) return {wanted.socket_dir, std::nullopt};
+  const Endpoint endpoint{*device, wanted.slot.value_or(""), wanted.role.value_or(Role::kTarget)};
+  return {wanted.socket_dir, Place{endpoint.stem(), describe(endpoint)}};
+}
+
+// A socket that was named by its path may be of another daemon than the caller thinks.
+void check_named(const Wanted& wanted, const std::optional<std::string>& device,
+                 const wire::HelloReply& hello) {
+  if (wanted.socket_path.empty()) return;
+  const auto check = [&](std::string_view what, const std::optional<std::string>& expected,
+                         const std::string& served) {
+    if (!expected || *expected == served) return;
+    throw Error(Errc::kMismatch, fmt::format("{} is of {} \"{}\", not \"{}\"", wanted.socket_path,
+                                             what, served, *expected));
+  };
+  check("device", device, hello.gpu_uuid);
+  check("slot", wanted.slot, hello.slot);
+  if (wanted.role) check("role", std::string(role_name(*wanted.role)), hello.role);
 }
 
 Look look(const ConnectOptions& options, const std::optional<std::string>& device) {
   const Wanted& wanted = options.wanted;
   try {
-    const SocketDir directory = SocketDir::open(wanted.socket_dir, false);
-    const Endpoint endpoint = device ? Endpoint{*device, wanted.slot, wanted.role}
-                                     : only_endpoint(directory, wanted.slot, wanted.role);
-    return look_at(directory, endpoint, options);
+    Address address = address_of(wanted, device);
+    const SocketDir directory = SocketDir::open(address.directory, false);
+    if (!address.place) {
+      const Endpoint only =
+          only_endpoint(directory, wanted.slot.value_or(""), wanted.role.value_or(Role::kTarget));
+      address.place = Place{only.stem(), describe(only)};
+    }
+    Look found = look_at(directory, *address.place, options);
+    if (const auto* connection = std::get_if<Connection>(&found)) {
+      check_named(wanted, device, connection->hello);
+    }
+    return found;
   } catch (const Error& error) {
     // A directory or daemon that is not there yet, or one that went while we spoke with it.
     if (error.code() != Errc::kUnavailable) throw;
@@ -99,42 +140,65 @@ Look look(const ConnectOptions& options, const std::optional<std::string>& devic
   }
 }
 
+std::optional<std::string> wanted_device(const Wanted& wanted) {
+  if (!wanted.device) return std::nullopt;
+  return device_from_text(*wanted.device);
+}
+
 // The wait as a whole: what each look means for it.
 class Wait {
  public:
-  explicit Wait(int timeout_ms)
-      : timeout_ms_(timeout_ms), deadline_(Clock::now() + std::chrono::milliseconds(timeout_ms)) {}
+  explicit Wait(const ConnectOptions& options)
+      : timeout_(options.wait_timeout_ms),
+        absent_timeout_(options.absent_timeout_ms.value_or(options.wait_timeout_ms)),
+        sign_restarts_(options.absent_timeout_ms.has_value()) {}
 
-  void consider(const Loading& loading) { give_up_when_over(loading.text); }
-  void consider(const Absent& absent) { give_up_when_over(absent.text); }
+  void consider(const Loading& loading) {
+    if (sign_restarts_ && !seen_) begin_ = Clock::now();
+    seen_ = true;
+    if (loading.state) loading_pid_ = loading.state->pid;
+    give_up_after(begin_, timeout_, loading.text);
+  }
+  void consider(const Absent& absent) { give_up_after(begin_, absent_timeout_, absent.text); }
   void consider(const Tombstone& tombstone) {
-    if (tombstone_time_ms_ != tombstone.time_ms) {
-      tombstone_time_ms_ = tombstone.time_ms;
-      tombstone_until_ = std::min(deadline_, Clock::now() + kTombstoneGrace);
+    if (tombstone_time_ms_ != tombstone.state.time_ms) {
+      tombstone_time_ms_ = tombstone.state.time_ms;
+      tombstone_until_ = std::min(begin_ + timeout_, Clock::now() + kTombstoneGrace);
     }
-    if (Clock::now() >= tombstone_until_) throw DaemonFailed(tombstone.text);
+    // What was seen loading is what is waited for; an older failure may be followed by a start.
+    const bool fresh = seen_ && loading_pid_ == tombstone.state.pid;
+    if (fresh || Clock::now() >= tombstone_until_) throw DaemonFailed(tombstone.text);
   }
   void consider(const Connection&) {}
 
  private:
-  void give_up_when_over(const std::string& text) const {
-    if (Clock::now() < deadline_) return;
-    if (timeout_ms_ == 0) throw Error(Errc::kUnavailable, text);
-    throw Error(Errc::kTimeout, fmt::format("waited {} s: {}", timeout_ms_ / 1000.0, text));
+  static void give_up_after(Clock::time_point begin, milliseconds timeout,
+                            const std::string& text) {
+    if (Clock::now() < begin + timeout) return;
+    if (timeout.count() == 0) throw Error(Errc::kUnavailable, text);
+    throw Error(Errc::kTimeout,
+                fmt::format("waited {} s: {}", static_cast<double>(timeout.count()) / 1000, text));
   }
 
-  int timeout_ms_;
-  Clock::time_point deadline_;
-  std::optional<std::int64_t> tombstone_time_ms_;
+  Clock::time_point begin_ = Clock::now();
+  const milliseconds timeout_;
+  const milliseconds absent_timeout_;
+  const bool sign_restarts_;
+  bool seen_ = false;    // a daemon that is coming
+  int loading_pid_ = 0;  // its
+  std::int64_t tombstone_time_ms_ = -1;
   Clock::time_point tombstone_until_;
 };
 
 }  // namespace
 
+Look look_for_daemon(const ConnectOptions& options) {
+  return look(options, wanted_device(options.wanted));
+}
+
 Connection connect_daemon(const ConnectOptions& options) {
-  std::optional<std::string> device;
-  if (options.wanted.device) device = device_from_text(*options.wanted.device);
-  Wait wait(options.wait_timeout_ms);
+  const std::optional<std::string> device = wanted_device(options.wanted);
+  Wait wait(options);
   for (;;) {
     Look found = look(options, device);
     if (auto* connection = std::get_if<Connection>(&found)) return std::move(*connection);

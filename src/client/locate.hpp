@@ -10,12 +10,14 @@
 
 namespace preload::client {
 
-// What a user calls a daemon. An unset device means the only one there.
+// What a user calls a daemon. An unset device means the only one there; without a socket path an
+// unset slot means none and an unset role the target.
 struct Wanted {
-  std::string socket_dir;  // "": the default
+  std::string socket_dir;   // "": the default
+  std::string socket_path;  // this very socket: the members below are checks then
   std::optional<std::string> device;
-  std::string slot;
-  Role role = Role::kTarget;
+  std::optional<std::string> slot;
+  std::optional<Role> role;
 };
 
 // "GPU-…", "MIG-…", a CUDA index or "host:N" as sockets are named after it: lower case, an index
