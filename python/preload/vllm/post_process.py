@@ -75,7 +75,7 @@ def _fp8_experts(method) -> PostProcess | None:
 
 
 def _w8a8_fp8(scheme) -> PostProcess | None:
-    strategy = scheme.strategy.value
+    strategy = getattr(scheme.strategy, "value", scheme.strategy)
     if strategy == "block":
         return _block_kernel(scheme.fp8_linear)
     return {"channel": DERIVES, "tensor": IN_PLACE}.get(strategy)
@@ -142,6 +142,10 @@ def check_methods(model: torch.nn.Module) -> set:
     return found
 
 
+# Operators that are declared to write what they only read.
+_ONLY_READ = frozenset({"_C::convert_weight_packed", "_C::convert_scale_packed"})
+
+
 class _WriteGuard(TorchDispatchMode):
     """Refuses writes of torch operators to the given address ranges, before they happen."""
 
@@ -174,6 +178,8 @@ class _WriteGuard(TorchDispatchMode):
 
 
 def _written_arguments(func) -> list:
+    if func._schema.name in _ONLY_READ:
+        return []
     return [
         (position, argument.name)
         for position, argument in enumerate(func._schema.arguments)
