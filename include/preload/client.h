@@ -174,8 +174,9 @@ typedef struct preload_tensor {
   int64_t strides[PRELOAD_MAX_DIMS]; /* elements */
   int32_t is_buffer;                 /* parameter otherwise */
   int32_t is_private;
-  int64_t alias_of; /* index of the tensor it is another name of, or -1 */
-  char hash[33];    /* 32 hex digits over the row-major bytes */
+  int64_t alias_of;         /* index of the tensor it is another name of, or -1 */
+  char hash[33];            /* 32 hex digits over the row-major bytes */
+  uint64_t row_major_bytes; /* of all elements without gaps: what preload_read_tensor gives */
 } preload_tensor;
 /* Tensors 0 … tensor_count-1 in the layout's order. */
 PRELOAD_API preload_status preload_get_tensor(const preload_attachment* attachment, uint64_t index,
@@ -186,6 +187,12 @@ PRELOAD_API preload_status preload_find_tensor(const preload_attachment* attachm
  * set by the caller, is the size of each. */
 PRELOAD_API preload_status preload_get_tensors(const preload_attachment* attachment,
                                                preload_tensor* out, uint64_t count);
+
+/* A tensor's elements in row-major order, brought to host memory whatever they lie in and however
+ * they are strided: `bytes` is row_major_bytes. For looking at weights and for engines without
+ * DLPack; may be called on any thread. */
+PRELOAD_API preload_status preload_read_tensor(const preload_attachment* attachment, uint64_t index,
+                                               void* out, uint64_t bytes);
 
 /* DLPack views: *out is a DLManagedTensor*, or a DLManagedTensorVersioned* (1.0, with its read-only
  * flag set unless private) when `versioned`. Each holds a reference until its deleter is called, on

@@ -19,6 +19,7 @@ int run_status(const Arguments& arguments);
 int run_wait(const Arguments& arguments);
 int run_attach(const Arguments& arguments);
 int run_verify(const Arguments& arguments);
+int run_keeper(const Arguments& arguments);
 int run_key(const Arguments& arguments);
 int run_release(const Arguments& arguments);
 int run_stop(const Arguments& arguments);

@@ -24,11 +24,20 @@ std::vector<DaemonView> look(const ClientOptions& options) {
   }
 }
 
+std::optional<wire::KeeperStatus> look_at_keeper(const ClientOptions& options) {
+  try {
+    return view_keeper(SocketDir::open(options.socket_dir, false));
+  } catch (const Error& error) {
+    if (error.code() == Errc::kUnavailable) return std::nullopt;
+    throw;
+  }
+}
+
 std::vector<DaemonView> look_for_running(const ClientOptions& options) {
   std::vector<DaemonView> views = look(options);
   std::erase_if(views, [](const DaemonView& view) {
     return view.condition != DaemonCondition::kAnswering &&
-           view.condition != DaemonCondition::kComing;
+           view.condition != DaemonCondition::kComing && !view.kept;
   });
   return views;
 }

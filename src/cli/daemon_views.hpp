@@ -12,6 +12,8 @@ DaemonFilter filter_of(const ClientOptions& options);
 
 // The daemons that are meant, as they are now; none where no daemon has ever made the directory.
 std::vector<DaemonView> look(const ClientOptions& options);
+// The keeper of the directory, when one answers.
+std::optional<wire::KeeperStatus> look_at_keeper(const ClientOptions& options);
 
 // Only those that run: they answer, or hold their lock and load.
 std::vector<DaemonView> look_for_running(const ClientOptions& options);

@@ -46,7 +46,7 @@ std::vector<Endpoint> local_daemons(const ClientOptions& options) {
   std::vector<Endpoint> endpoints;
   for (const DaemonView& view : views) {
     if (view.condition == DaemonCondition::kAnswering ||
-        view.condition == DaemonCondition::kComing) {
+        view.condition == DaemonCondition::kComing || view.kept) {
       endpoints.push_back(endpoint_of(view));
     }
   }

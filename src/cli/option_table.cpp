@@ -69,12 +69,15 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"reads-in-flight", "", "N", "serve",
      "reads in flight of a node on one file system, shared out among its ranks [32 on network file "
      "systems, any number on others]"},
-    {"allow-uid", "", "UID", "serve",
+    {"keeper", "", "WHEN", "serve",
+     "deposit what is served in the directory's keeper, which has it for a successor: auto (if one "
+     "runs), require or off [auto]"},
+    {"allow-uid", "", "UID", "serve keeper",
      "user id that may attach besides ours and root; may be repeated", true},
-    {"log-level", "", "LEVEL", "serve",
+    {"log-level", "", "LEVEL", "serve keeper",
      "debug, info, warn, error or off [$PRELOAD_LOG_LEVEL, else info]"},
     // Where daemons and clients meet, and which daemons are meant.
-    {"weight-cache-socket-dir", "", "DIR", "serve status wait attach verify release stop",
+    {"weight-cache-socket-dir", "", "DIR", "serve keeper status wait attach verify release stop",
      "directory of the sockets [$PRELOAD_SOCKET_DIR, else /tmp/preload-<uid>]"},
     {"slot", "", "NAME", "serve status wait attach verify release stop",
      "one of several daemons of a GPU: a-z, 0-9 and '-', at most 32 characters"},
@@ -83,6 +86,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "target or draft [attach without --all, key: target; others: both]"},
     {"timeout", "", "SECONDS", kLocalCommands, "how long to wait at most"},
     {"job", "", "ID", "wait", "wait for this job [the newest]"},
+    {"keeper", "", "", "stop", "end the directory's keeper, too, with all that it keeps"},
     {"job", "", "", "stop", "end the whole job, also its ranks on other nodes"},
     {"all", "", "", "attach", "every local daemon"},
     {"dump", "", "DIR", "attach", "write what is attached to DIR/rank<global>….safetensors"},
@@ -104,6 +108,12 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "--role "
      "draft"},
     {"force", "", "", "release", "release now, open leases or not"},
+    // Keeping.
+    {"stay", "", "", "keeper", "do not end for want of anything to keep, and keep it for ever"},
+    {"idle-timeout", "", "SECONDS", "keeper", "end when nothing was kept for that long [60]"},
+    {"orphan-timeout", "", "SECONDS", "keeper",
+     "let go of what no daemon has had and no client has leased for that long [600; with --stay: "
+     "never]"},
     // Planning.
     {"ranks", "", "N", "plan", "ranks to plan for"},
     {"nodes", "", "K", "plan", "nodes they are spread over [1]"},
@@ -139,6 +149,7 @@ constexpr auto kCommands = std::to_array<CommandSpec>({
     {"key", "DIR", "print the key and the checkpoint's id"},
     {"release", "", "let go of the weights when the last lease ends"},
     {"stop", "", "end the local daemons"},
+    {"keeper", "", "hold weights and leases across restarts of the directory's daemons"},
     {"bench", "load",
      "time a load beside the limit measured in the same run, and beside other loaders"},
 });

@@ -119,6 +119,19 @@ unsigned parse_uid(const std::string& text) {
   return uid;
 }
 
+// What a keeper holds has to outlive its process; cuda-ipc memory does not.
+KeeperUse keeper_option(const ParsedOptions& options, HandleKind kind) {
+  const auto chosen = options.choice("keeper", {"off", "auto", "require"});
+  const auto use = chosen ? static_cast<KeeperUse>(*chosen) : KeeperUse::kAuto;
+  if (kind != HandleKind::kCudaIpc) return use;
+  if (use == KeeperUse::kRequire) {
+    throw Error(Errc::kUsage,
+                "--keeper require and --export cuda-ipc contradict each other: such memory ends "
+                "with its process; use --export vmm");
+  }
+  return KeeperUse::kOff;
+}
+
 }  // namespace
 
 ModelOptions model_options(const ParsedOptions& options) {
@@ -224,6 +237,18 @@ std::optional<ReadMethod> reader_option(const ParsedOptions& options) {
   return method;
 }
 
+std::vector<unsigned> allow_uids_option(const ParsedOptions& options) {
+  std::vector<unsigned> uids;
+  for (const std::string& uid : options.all("allow-uid")) uids.push_back(parse_uid(uid));
+  return uids;
+}
+
+log::Level log_level_option(const ParsedOptions& options) {
+  const char* environment = std::getenv("PRELOAD_LOG_LEVEL");
+  if (const auto level = options.text("log-level")) return log::parse_level(*level);
+  return environment != nullptr ? log::parse_level(environment) : log::Level::kInfo;
+}
+
 ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   const ParsedOptions options("serve", arguments);
   ServeOptions serve;
@@ -246,15 +271,9 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   serve.nccl_library = options.text("nccl-library").value_or("");
   serve.threads = options.number("reader-threads", 1).value_or(0);
   serve.reads_in_flight = options.number("reads-in-flight", 1);
-  for (const std::string& uid : options.all("allow-uid")) {
-    serve.allow_uids.push_back(parse_uid(uid));
-  }
-  const char* environment = std::getenv("PRELOAD_LOG_LEVEL");
-  if (const auto level = options.text("log-level")) {
-    serve.log_level = log::parse_level(*level);
-  } else if (environment != nullptr) {
-    serve.log_level = log::parse_level(environment);
-  }
+  serve.keeper = keeper_option(options, serve.export_kind);
+  serve.allow_uids = allow_uids_option(options);
+  serve.log_level = log_level_option(options);
   return serve;
 }
 

@@ -16,6 +16,7 @@
 #include "model/layout.hpp"
 #include "plan/spread_choice.hpp"
 #include "plan/topology.hpp"
+#include "serve/keeper_use.hpp"
 
 namespace preload::cli {
 
@@ -40,11 +41,12 @@ struct ServeOptions {
   std::string slot;
   std::string socket_dir;  // "" = the default
   std::uint64_t ring_bytes = 512 * kMiB;
-  std::optional<ReadMethod> reader;    // --reader, unset = auto
-  Spread spread = Spread::kAuto;       // --spread
-  std::string nccl_library;            // --nccl-library, "" = the usual name
-  int threads = 0;                     // --reader-threads, 0 = by the CPUs at hand
-  std::optional<int> reads_in_flight;  // --reads-in-flight, of a node
+  std::optional<ReadMethod> reader;     // --reader, unset = auto
+  Spread spread = Spread::kAuto;        // --spread
+  std::string nccl_library;             // --nccl-library, "" = the usual name
+  int threads = 0;                      // --reader-threads, 0 = by the CPUs at hand
+  std::optional<int> reads_in_flight;   // --reads-in-flight, of a node
+  KeeperUse keeper = KeeperUse::kAuto;  // --keeper
   std::vector<unsigned> allow_uids;
   log::Level log_level = log::Level::kInfo;
 };
@@ -58,6 +60,10 @@ ParallelSizes job_sizes(const ModelOptions& model, int world);
 ParallelSizes own_sizes(const ModelOptions& model);
 // --rank, 0 unless given; throws Error(kUsage) when the job has no such rank.
 int rank_option(const ParsedOptions& options, const ParallelSizes& sizes);
+
+// Of the flags that serve and keeper share.
+std::vector<unsigned> allow_uids_option(const ParsedOptions& options);
+log::Level log_level_option(const ParsedOptions& options);
 
 // Of the flags that serve and bench share; unset when not given, or auto.
 std::optional<bool> device_option(const ParsedOptions& options);

@@ -97,6 +97,22 @@ void print_sums(const std::vector<DaemonView>& views) {
       fmt::print("job {} on this node: {}\n", job, wire::describe(node.sum));
 }
 
+void print_keeper(const std::optional<wire::KeeperStatus>& keeper) {
+  if (!keeper) return;
+  std::uint64_t bytes = 0;
+  for (const wire::DaemonStatus& deposit : keeper->deposits) bytes += deposit.bytes;
+  fmt::print("keeper: pid {}, {} deposits, {}{}\n", keeper->pid, keeper->deposits.size(),
+             format_bytes(bytes), keeper->stays ? ", stays" : "");
+}
+
+ordered_json keeper_json(const std::optional<wire::KeeperStatus>& keeper) {
+  if (!keeper) return nullptr;
+  return {{"pid", keeper->pid},
+          {"version", keeper->version},
+          {"stays", keeper->stays},
+          {"deposits", keeper->deposits.size()}};
+}
+
 void print_table(const std::vector<DaemonView>& views) {
   if (views.empty()) {
     fmt::print("no daemons\n");
@@ -122,16 +138,18 @@ void print_table(const std::vector<DaemonView>& views) {
 int run_status(const Arguments& arguments) {
   const ClientOptions options = client_options(ParsedOptions("status", arguments));
   std::vector<DaemonView> views = look(options);
+  const std::optional<wire::KeeperStatus> keeper = look_at_keeper(options);
   std::ranges::stable_sort(views, {},
                            [](const DaemonView& view) { return view.status().global_rank; });
   if (!options.json) {
     print_table(views);
+    print_keeper(keeper);
     return 0;
   }
   ordered_json daemons = ordered_json::array();
   for (const DaemonView& view : views)
     daemons.push_back(ordered_json::parse(wire::to_json(view.status())));
-  fmt::print("{}\n", ordered_json{{"daemons", daemons}}.dump(2));
+  fmt::print("{}\n", ordered_json{{"daemons", daemons}, {"keeper", keeper_json(keeper)}}.dump(2));
   return 0;
 }
 

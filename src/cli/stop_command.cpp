@@ -15,6 +15,7 @@
 #include "cli/command.hpp"
 #include "cli/daemon_views.hpp"
 #include "serve/connect.hpp"
+#include "serve/keeper.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload::cli {
@@ -44,6 +45,26 @@ bool stop_loading(const SocketDir& directory, const DaemonView& view) {
 bool stop_serving(const SocketDir& directory, const DaemonView& view, bool job) {
   const Fd socket = connect_to(directory, view.stem + ".sock", kAnswerTimeoutMs);
   wire::call_stop(socket.get(), {job}, kAnswerTimeoutMs);
+  return true;
+}
+
+// Weights of a daemon that is gone.
+bool withdraw(const SocketDir& directory, const DaemonView& view) {
+  const Fd socket = connect_to(directory, std::string(kKeeperSocket), kAnswerTimeoutMs);
+  wire::call_withdraw(socket.get(), view.stem, kAnswerTimeoutMs);
+  return true;
+}
+
+// False when there is no keeper, or it does not end by `deadline`.
+bool stop_keeper(const SocketDir& directory, Clock::time_point deadline) {
+  const std::string lock(kKeeperLock);
+  if (!lock_is_held(directory, lock)) return false;
+  const Fd socket = connect_to(directory, std::string(kKeeperSocket), kAnswerTimeoutMs);
+  wire::call_stop(socket.get(), {}, kAnswerTimeoutMs);
+  while (lock_is_held(directory, lock)) {
+    if (Clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(kPollInterval);
+  }
   return true;
 }
 
@@ -78,7 +99,7 @@ class Stop {
     const std::vector<DaemonView> now = view_directory(directory_, kAnswerTimeoutMs);
     for (Target& target : targets_) {
       const auto at = std::ranges::find(now, target.view.stem, &DaemonView::stem);
-      target.gone = at == now.end() || !runs(*at) || is_another(target, *at);
+      target.gone = at == now.end() || !(runs(*at) || at->kept) || is_another(target, *at);
       if (!target.gone && !target.asked) ask(target, *at);
     }
   }
@@ -94,7 +115,11 @@ class Stop {
   }
   void ask(Target& target, const DaemonView& now) {
     try {
-      target.asked = now.live ? stop_serving(directory_, now, job_) : stop_loading(directory_, now);
+      if (now.live) {
+        target.asked = stop_serving(directory_, now, job_);
+      } else {
+        target.asked = runs(now) ? stop_loading(directory_, now) : withdraw(directory_, now);
+      }
       if (target.asked) target.view = now;
     } catch (const Error& error) {
       // It may be going already: the next look tells.
@@ -138,14 +163,20 @@ int run_stop(const Arguments& arguments) {
   const ParsedOptions parsed("stop", arguments);
   const ClientOptions options = client_options(parsed);
   std::vector<DaemonView> chosen = look_for_running(options);
-  if (chosen.empty()) {
+  const bool with_keeper = parsed.has("keeper") && look_at_keeper(options);
+  if (chosen.empty() && !with_keeper) {
     if (options.json) fmt::print("{}\n", ordered_json{{"daemons", ordered_json::array()}}.dump(2));
     refuse_none(options, "no daemon runs");
   }
   const std::size_t count = chosen.size();
   Stop stop(options, parsed.has("job"), std::move(chosen));
   const std::chrono::duration<double> limit(options.timeout_s.value_or(kTimeoutS));
-  const bool gone = stop.run(Clock::now() + std::chrono::duration_cast<Clock::duration>(limit));
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
+  bool gone = stop.run(deadline);
+  if (with_keeper && !stop_keeper(SocketDir::open(options.socket_dir, false), deadline)) {
+    log::error("the keeper did not end: wait longer with --timeout, or kill it");
+    gone = false;
+  }
   if (options.json) {
     fmt::print("{}\n", stop.json().dump(2));
   } else if (gone) {

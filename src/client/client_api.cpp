@@ -9,6 +9,7 @@
 #include "client/abi_error.hpp"
 #include "client/abi_structs.hpp"
 #include "client/find_daemon.hpp"
+#include "client/region.hpp"
 #include "preload/client.h"
 
 using preload::Errc;
@@ -88,6 +89,7 @@ preload_tensor describe_tensor(const Attachment& attachment, std::uint64_t index
   out.is_buffer = tensor.kind == preload::TensorKind::kBuffer ? 1 : 0;
   out.is_private = attachment.owns(tensor.slab) ? 1 : 0;
   out.alias_of = tensor.alias ? static_cast<std::int64_t>(*tensor.alias) : -1;
+  out.row_major_bytes = preload::client::row_major_bytes(tensor);
   const std::string hash = preload::to_hex(tensor.hash);
   hash.copy(out.hash, sizeof(out.hash) - 1);
   return out;
@@ -237,6 +239,16 @@ preload_status preload_get_tensors(const preload_attachment* attachment, preload
     for (std::uint64_t i = 0; i < count; ++i, at += size) {
       write_struct(at, size, describe_tensor(a, i));
     }
+  });
+}
+
+preload_status preload_read_tensor(const preload_attachment* attachment, uint64_t index, void* out,
+                                   uint64_t bytes) {
+  return guarded([&] {
+    const Attachment& a = open(attachment);
+    check_index(index, a.manifest().size(), "tensor");
+    require(out != nullptr || bytes == 0, "no place for the tensor's bytes was given");
+    preload::client::read_tensor(a, a.manifest()[index], {static_cast<std::byte*>(out), bytes});
   });
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "serve/connect.hpp"
+#include "serve/keeper.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload::client {
@@ -64,12 +65,28 @@ Look look_without_socket(const SocketDir& directory, const Place& place,
                   place.name, directory.path(), place.file(".sock"), place.file(".lock"))};
 }
 
+// What a keeper has of a daemon that is gone; it answers in its stead.
+std::optional<Connection> ask_keeper(const SocketDir& directory, const Place& place,
+                                     const ConnectOptions& options) {
+  try {
+    Fd socket = connect_to(directory, std::string(kKeeperSocket), options.connect_timeout_ms);
+    wire::HelloReply hello =
+        wire::call_hello(socket.get(), {options.identity, place.stem}, options.connect_timeout_ms);
+    if (hello.state != wire::DaemonState::kOrphaned) return std::nullopt;
+    return Connection{std::move(socket), std::move(hello)};
+  } catch (const Error& error) {
+    if (error.code() != Errc::kUnavailable) throw;
+    return std::nullopt;  // no keeper, or nothing of this place
+  }
+}
+
 Look look_at(const SocketDir& directory, const Place& place, const ConnectOptions& options) {
   Fd socket;
   try {
     socket = connect_to(directory, place.file(".sock"), options.connect_timeout_ms);
   } catch (const Error& error) {
     if (error.code() != Errc::kUnavailable) throw;
+    if (auto kept = ask_keeper(directory, place, options)) return std::move(*kept);
     return look_without_socket(directory, place, error.what());
   }
   wire::HelloReply hello =

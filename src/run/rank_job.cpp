@@ -208,7 +208,7 @@ ServeEnd RankJob::serve() {
   std::vector<Server*> servers;
   for (RoleDaemon& daemon : daemons_) {
     ServerOptions options;
-    options.allow_uids = options_.allow_uids;
+    options.sessions.allow_uids = options_.allow_uids;
     daemon.server =
         std::make_unique<Server>(*directory_, std::move(*daemon.residency), std::move(options));
     daemon.server->on_job_stop([this] { supervision_.request_stop(); });

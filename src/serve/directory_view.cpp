@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "serve/connect.hpp"
+#include "serve/keeper.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload {
@@ -26,7 +27,9 @@ bool is_stem(std::string_view stem) {
   if (hash.find_first_not_of("0123456789abcdef") != std::string_view::npos) return false;
   auto rest = stem.substr(kHashDigits);
   if (rest.ends_with(kDraftSuffix)) rest.remove_suffix(kDraftSuffix.size());
-  return rest.empty() || (rest.front() == '.' && rest.size() > 1 && rest != ".next");
+  if (rest.empty()) return true;
+  return rest.front() == '.' && rest.size() > 1 && rest != ".next" &&
+         rest.find('.', 1) == std::string_view::npos;
 }
 
 std::set<std::string> stems(const SocketDir& directory) {
@@ -92,6 +95,16 @@ std::optional<DaemonView> look_at(const SocketDir& directory, const std::string&
 
 wire::DaemonStatus DaemonView::status() const {
   if (live) return *live;
+  if (kept && condition != DaemonCondition::kComing) {
+    wire::DaemonStatus orphan = *kept;
+    orphan.code = wire_code(Errc::kUnexpectedEnd);
+    orphan.text = "its daemon is gone; the keeper has its weights until a successor takes them";
+    if (condition == DaemonCondition::kFailed) {
+      orphan.code = file->code;
+      orphan.text = file->text;
+    }
+    return orphan;
+  }
   wire::DaemonStatus status;
   status.role = role_name(stem.ends_with(kDraftSuffix) ? Role::kDraft : Role::kTarget);
   if (file) {
@@ -125,10 +138,38 @@ std::string DaemonView::name() const {
          (known.role == role_name(Role::kDraft) ? " draft" : "");
 }
 
+std::optional<wire::KeeperStatus> view_keeper(const SocketDir& directory, int timeout_ms) {
+  try {
+    const Fd socket = connect_to(directory, std::string(kKeeperSocket), timeout_ms);
+    return wire::call_keeper_status(socket.get(), timeout_ms);
+  } catch (const Error& error) {
+    if (error.code() != Errc::kUnavailable) log::warn(fmt::format("keeper: {}", error.what()));
+    return std::nullopt;
+  }
+}
+
+namespace {
+
+void add_kept(wire::DaemonStatus kept, std::vector<DaemonView>& views) {
+  const Role role = kept.role == role_name(Role::kDraft) ? Role::kDraft : Role::kTarget;
+  const std::string stem = Endpoint{kept.gpu_uuid, kept.slot, role}.stem();
+  auto at = std::ranges::find(views, stem, &DaemonView::stem);
+  if (at == views.end()) {
+    at = views.insert(std::ranges::lower_bound(views, stem, {}, &DaemonView::stem), DaemonView{});
+    at->stem = stem;
+  }
+  if (!at->live) at->kept = std::move(kept);
+}
+
+}  // namespace
+
 std::vector<DaemonView> view_directory(const SocketDir& directory, int timeout_ms) {
   std::vector<DaemonView> views;
   for (const std::string& stem : stems(directory))
     if (auto view = look_at(directory, stem, timeout_ms)) views.push_back(std::move(*view));
+  if (auto keeper = view_keeper(directory, timeout_ms))
+    for (wire::DaemonStatus& deposit : keeper->deposits)
+      if (deposit.state != wire::DaemonState::kLoading) add_kept(std::move(deposit), views);
   return views;
 }
 

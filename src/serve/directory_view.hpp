@@ -7,6 +7,7 @@
 
 #include "serve/socket_dir.hpp"
 #include "wire/messages.hpp"
+#include "wire/residency_messages.hpp"
 
 namespace preload {
 
@@ -24,14 +25,20 @@ struct DaemonView {
   DaemonCondition condition = DaemonCondition::kDead;
   std::optional<StateFile> file;           // of this boot and, under a held lock, of its holder
   std::optional<wire::DaemonStatus> live;  // set for kAnswering
+  // What the keeper says of the weights, when their daemon is gone: they can be attached to.
+  std::optional<wire::DaemonStatus> kept;
 
   // Whatever is known, in one form.
   wire::DaemonStatus status() const;
   std::string name() const;  // "host:0 slot a draft"
 };
 
-// All daemons of `directory`, by name; a daemon that does not answer within `timeout_ms` counts as
-// not answering. Throws as connect_to and lock_is_held do on what is not to be trusted.
+// The keeper of `directory`, when one answers.
+std::optional<wire::KeeperStatus> view_keeper(const SocketDir& directory, int timeout_ms = 1000);
+
+// All daemons of `directory`, by name, and what its keeper has of those that are gone; a daemon
+// that does not answer within `timeout_ms` counts as not answering. Throws as connect_to and
+// lock_is_held do on what is not to be trusted.
 std::vector<DaemonView> view_directory(const SocketDir& directory, int timeout_ms = 1000);
 
 // Which daemons are meant; unset members leave it open.

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cmath>
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
@@ -19,29 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kRetryWhileLoadingMs = 200;
 constexpr int kRetryWhenFullMs = 1000;
-constexpr std::size_t kMaxNameLength = 64;
-
-std::string_view kind_name(HandleKind kind) {
-  switch (kind) {
-    case HandleKind::kHost:
-      return wire::kHostKind;
-    case HandleKind::kVmm:
-      return wire::kVmmKind;
-    case HandleKind::kCudaIpc:
-      return wire::kCudaIpcKind;
-  }
-  return {};
-}
-
-// Of a shard without a byte, which has no slab to ask.
-std::string_view kind_without_slabs(const Endpoint& endpoint) {
-  return endpoint.device.starts_with("host:") ? wire::kHostKind : wire::kVmmKind;
-}
-
-double age_s(const Lease& lease) {
-  const double seconds = std::chrono::duration<double>(Clock::now() - lease.since).count();
-  return std::round(seconds * 1000) / 1000;
-}
 
 std::string lease_text(const Lease& lease) {
   return fmt::format("pid {} ({})", lease.pid, lease.name);
@@ -54,22 +30,15 @@ std::string lease_text(const Lease& lease) {
 
 }  // namespace
 
-std::string printable_name(std::string_view name) {
-  std::string out;
-  for (const char c : name.substr(0, kMaxNameLength))
-    out.push_back(c >= 0x20 && c < 0x7F ? c : '?');
-  return out;
-}
-
 Holding::Holding(Residency residency, std::size_t max_leases)
     : residency_(std::move(residency)),
       max_leases_(max_leases),
-      export_kind_(residency_.slabs.empty() ? kind_without_slabs(residency_.endpoint)
-                                            : kind_name(residency_.slabs.front().kind)) {}
+      export_kind_(export_kind_of(residency_)) {}
 
 wire::DaemonState Holding::state() const noexcept {
   if (released_) return wire::DaemonState::kReleased;
   if (draining_) return wire::DaemonState::kDraining;
+  if (orphaned_) return wire::DaemonState::kOrphaned;
   return admitted_ ? wire::DaemonState::kReady : wire::DaemonState::kLoading;
 }
 
@@ -77,12 +46,6 @@ std::string Holding::place() const {
   const Endpoint& at = residency_.endpoint;
   return at.device + (at.slot.empty() ? "" : " slot " + at.slot) +
          (at.role == Role::kDraft ? " draft" : "");
-}
-
-std::uint64_t Holding::bytes() const noexcept {
-  std::uint64_t sum = 0;
-  for (const SlabHandle& slab : residency_.slabs) sum += slab.bytes;
-  return sum;
 }
 
 wire::HelloReply Holding::hello() const {
@@ -114,7 +77,7 @@ wire::DescribeReply Holding::describe() const {
   reply.ep = residency_.coords.ep;
   reply.generation = residency_.generation;
   reply.tensors = residency_.tensor_count;
-  reply.bytes = bytes();
+  reply.bytes = bytes_of(residency_);
   return reply;
 }
 
@@ -131,15 +94,18 @@ wire::DaemonStatus Holding::status() const {
   status.key = residency_.key;
   status.checkpoint = residency_.checkpoint;
   status.receipt_json = residency_.receipt_json;
-  status.bytes = bytes();
+  status.bytes = bytes_of(residency_);
   status.overhead_bytes = residency_.overhead_bytes;
   status.generation = residency_.generation;
   status.progress.bytes = status.progress.total_bytes = status.bytes;
   status.export_kind = export_kind_;
   status.version = PRELOAD_VERSION;
   status.local_size = residency_.local_size;
-  for (const auto& [fd, lease] : leases_.leases())
-    status.leases.push_back({lease.pid, lease.name, age_s(lease)});
+  for (const auto& [fd, lease] : leases_.leases()) {
+    wire::LeaseStatus& shown = status.leases.emplace_back();
+    shown = {lease.pid, lease.name, age_s(lease)};
+    if (lease.generation != residency_.generation) shown.generation = lease.generation;
+  }
   return status;
 }
 
@@ -152,7 +118,7 @@ void Holding::check_attach(const wire::AttachRequest& request, const Peer& peer)
         fmt::format("the weights of {} were released: start preload again to serve them", place());
     refuse(std::move(reply), peer);
   }
-  if (!admitted_) {
+  if (!admitted_ && !orphaned_) {
     reply.code = Errc::kUnavailable;
     reply.message =
         fmt::format("{} is loaded, but other ranks of job {} are not ready yet: wait for READY",
@@ -195,7 +161,7 @@ wire::AttachReply Holding::attach(const wire::AttachRequest& request, Fd pipe, c
   fds.push_back(residency_.manifest.get());
   for (const SlabHandle& slab : residency_.slabs) {
     reply.slabs.push_back(
-        {slab.bytes, slab.cls, std::string(kind_name(slab.kind)), slab.ipc_bytes});
+        {slab.bytes, slab.cls, std::string(kind_on_wire(slab.kind)), slab.ipc_bytes});
     if (slab.kind != HandleKind::kCudaIpc) fds.push_back(slab.fd.get());
   }
   Lease lease;
@@ -204,12 +170,47 @@ wire::AttachReply Holding::attach(const wire::AttachRequest& request, Fd pipe, c
   lease.pid = peer.pid != 0 ? peer.pid : request.client.pid;
   lease.name = printable_name(request.client.name);
   lease.since = Clock::now();
+  lease.generation = residency_.generation;
   const std::string who = lease_text(lease);
+  if (on_lease_) on_lease_(lease);
   leases_.add(std::move(lease));
   log::info(fmt::format("{} attached to {}{}; open leases: {}", who, place(),
                         request.mode == wire::AttachMode::kCopy ? " to copy it" : "",
                         leases_.size()));
   return reply;
+}
+
+void Holding::take_over(std::vector<Residency> older, std::vector<Lease> leases) {
+  for (Residency& residency : older) older_.push_back(std::move(residency));
+  for (Lease& lease : leases) leases_.add(std::move(lease));
+  end_leases();
+}
+
+std::vector<wire::LeaseStatus> Holding::take_missing(Holding& other, std::vector<Fd>& pipes) {
+  std::vector<wire::LeaseStatus> missing;
+  for (Lease& lease : other.leases_.take_all()) {
+    const wire::LeaseStatus status{lease.pid, lease.name, age_s(lease), lease.generation};
+    Fd pipe = duplicate(lease.pipe.get());
+    if (!leases_.add(std::move(lease))) continue;
+    missing.push_back(status);
+    pipes.push_back(std::move(pipe));
+  }
+  return missing;
+}
+
+PackageView Holding::package_view() const {
+  PackageView view;
+  view.generations.push_back(&residency_);
+  for (const Residency& residency : older_) view.generations.push_back(&residency);
+  view.leases = &leases_;
+  view.draining = draining_;
+  return view;
+}
+
+void Holding::drain(bool draining) {
+  if (released_) return;
+  draining_ = draining;
+  free_if_due();
 }
 
 wire::ReleaseReply Holding::release(const wire::ReleaseRequest& request, const Peer& peer) {
@@ -223,6 +224,7 @@ wire::ReleaseReply Holding::release(const wire::ReleaseRequest& request, const P
       log::warn(fmt::format("pid {} forced the release of {}: the lease of {} was ended", peer.pid,
                             place(), lease_text(lease)));
   free_if_due();
+  if (news && !released_ && on_drain_) on_drain_();
   return {state(), leases_.size()};
 }
 
@@ -230,12 +232,24 @@ void Holding::end_leases() {
   for (const Lease& lease : leases_.take_ended())
     log::info(fmt::format("the lease of {} on {} ended after {:.1f} s; open leases: {}",
                           lease_text(lease), place(), age_s(lease), leases_.size()));
+  free_older();
   free_if_due();
+}
+
+// A generation that was replaced goes with its last lease.
+void Holding::free_older() {
+  std::erase_if(older_, [&](const Residency& residency) {
+    for (const auto& [fd, lease] : leases_.leases())
+      if (lease.generation == residency.generation) return false;
+    log::info(fmt::format("generation {} of {} is leased by nobody any more: {} freed",
+                          residency.generation, place(), format_bytes(bytes_of(residency))));
+    return true;
+  });
 }
 
 void Holding::free_if_due() {
   if (!draining_ || released_ || leases_.size() > 0) return;
-  const std::uint64_t freed = bytes();
+  const std::uint64_t freed = bytes_of(residency_);
   released_ = true;
   residency_.slabs.clear();
   residency_.manifest.reset();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "serve/lease_table.hpp"
+#include "serve/package.hpp"
 #include "serve/peer.hpp"
 #include "serve/residency.hpp"
 #include "wire/messages.hpp"
@@ -19,6 +20,10 @@ class Holding {
 
   wire::DaemonState state() const noexcept;
   void admit() noexcept { admitted_ = true; }
+  // Kept for a daemon that is gone: attaches are answered, in state ORPHANED.
+  void set_orphaned(bool orphaned) noexcept { orphaned_ = orphaned; }
+  // Stops attaches until the last lease ends, which frees; or, if it has not, admits them again.
+  void drain(bool draining);
 
   wire::HelloReply hello() const;
   wire::DescribeReply describe() const;
@@ -28,30 +33,42 @@ class Holding {
                            std::vector<int>& fds);
   wire::ReleaseReply release(const wire::ReleaseRequest& request, const Peer& peer);
 
+  // What another process held: older generations, and leases of these and of this one.
+  void take_over(std::vector<Residency> older, std::vector<Lease> leases);
+  PackageView package_view() const;  // of what is held now
+  // Takes the leases of `other` that are not here; returns them, with duplicates of their pipes.
+  std::vector<wire::LeaseStatus> take_missing(Holding& other, std::vector<Fd>& pipes);
+  const Residency& residency() const noexcept { return residency_; }
+  const LeaseTable& leases() const noexcept { return leases_; }
+
   int lease_epoll_fd() const noexcept { return leases_.epoll_fd(); }
   void end_leases();  // those whose clients are gone
 
+  // Called with each lease that is opened here, before its client is answered.
+  void on_lease(std::function<void(const Lease&)> callback) { on_lease_ = std::move(callback); }
+  // Called when it was released but is leased still.
+  void on_drain(std::function<void()> callback) { on_drain_ = std::move(callback); }
   // Called after the handles were closed.
   void on_freed(std::function<void()> callback) { on_freed_ = std::move(callback); }
+  std::string place() const;  // "gpu-… slot a"
   const Endpoint& endpoint() const noexcept { return residency_.endpoint; }
 
  private:
-  std::string place() const;  // "gpu-… slot a"
-  std::uint64_t bytes() const noexcept;
   void check_attach(const wire::AttachRequest& request, const Peer& peer) const;
+  void free_older();
   void free_if_due();
 
   Residency residency_;
   std::size_t max_leases_;
+  std::vector<Residency> older_;  // replaced, and leased still
   LeaseTable leases_;
   bool admitted_ = false;
+  bool orphaned_ = false;
   bool draining_ = false;
   bool released_ = false;
   std::string export_kind_;
-  std::function<void()> on_freed_;
+  std::function<void(const Lease&)> on_lease_;
+  std::function<void()> on_drain_, on_freed_;
 };
-
-// A client's own words as far as they are fit for a log line and a table.
-std::string printable_name(std::string_view name);
 
 }  // namespace preload

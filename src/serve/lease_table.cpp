@@ -9,8 +9,14 @@
 
 #include <array>
 #include <cerrno>
+#include <cmath>
 
 namespace preload {
+namespace {
+
+constexpr std::size_t kMaxNameLength = 64;
+
+}  // namespace
 
 bool is_lease_pipe(int fd) noexcept {
   struct stat status {};
@@ -20,22 +26,45 @@ bool is_lease_pipe(int fd) noexcept {
          system.f_type == PIPEFS_MAGIC && flags >= 0 && (flags & O_ACCMODE) == O_RDONLY;
 }
 
+double age_s(const Lease& lease) {
+  const auto age = std::chrono::steady_clock::now() - lease.since;
+  return std::round(std::chrono::duration<double>(age).count() * 1000) / 1000;
+}
+
+std::string printable_name(std::string_view name) {
+  std::string out;
+  for (const char c : name.substr(0, kMaxNameLength))
+    out.push_back(c >= 0x20 && c < 0x7F ? c : '?');
+  return out;
+}
+
 LeaseTable::LeaseTable()
     : epoll_(static_cast<int>(check_sys(::epoll_create1(EPOLL_CLOEXEC), "epoll_create"))) {}
 
-void LeaseTable::add(Lease lease) {
+bool LeaseTable::add(Lease lease) {
   const int fd = lease.pipe.get();
+  struct stat status {};
+  check_sys(::fstat(fd, &status), "looking at a lease");
+  const auto pipe = static_cast<std::uint64_t>(status.st_ino);
+  if (pipes_.contains(pipe)) return false;
   epoll_event event{};
   event.events = 0;  // a hang-up is always reported; what a client writes is of no interest
   event.data.fd = fd;
   check_sys(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event), "cannot watch a lease");
   leases_.emplace(fd, std::move(lease));
+  pipe_of_[fd] = pipe;
+  pipes_.insert(pipe);
+  return true;
 }
 
 // The client may hold the same read end: our close alone would not end the watch.
 void LeaseTable::forget(int fd) noexcept {
   epoll_event none{};
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, &none);
+  if (const auto it = pipe_of_.find(fd); it != pipe_of_.end()) {
+    pipes_.erase(it->second);
+    pipe_of_.erase(it);
+  }
 }
 
 std::vector<Lease> LeaseTable::take_ended() {

@@ -3,8 +3,11 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -18,7 +21,12 @@ struct Lease {
   int pid = 0;
   std::string name;
   std::chrono::steady_clock::time_point since;
+  std::uint64_t generation = 1;  // that it is of
 };
+double age_s(const Lease& lease);  // to the millisecond
+
+// A client's own words as far as they are fit for a log line and a table.
+std::string printable_name(std::string_view name);
 
 // True for the read end of an anonymous pipe: anything else would never hang up.
 bool is_lease_pipe(int fd) noexcept;
@@ -29,7 +37,9 @@ class LeaseTable {
   LeaseTable();
 
   int epoll_fd() const noexcept { return epoll_.get(); }  // readable when a lease has ended
-  void add(Lease lease);
+  // False, and nothing happens, when the same pipe is there already: descriptors of one lease may
+  // come by several ways.
+  bool add(Lease lease);
   std::vector<Lease> take_ended();  // never blocks
   std::vector<Lease> take_all();
   std::size_t size() const noexcept { return leases_.size(); }
@@ -39,7 +49,9 @@ class LeaseTable {
   void forget(int fd) noexcept;
 
   Fd epoll_;
-  std::map<int, Lease> leases_;  // by descriptor
+  std::map<int, Lease> leases_;           // by descriptor
+  std::map<int, std::uint64_t> pipe_of_;  // the kernel's number of each descriptor's pipe
+  std::set<std::uint64_t> pipes_;
 };
 
 }  // namespace preload

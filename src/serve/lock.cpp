@@ -66,25 +66,39 @@ std::optional<int> lock_holder(const SocketDir& directory, const std::string& lo
   return pid;
 }
 
-Fd take_lock(const SocketDir& directory, const Endpoint& endpoint) {
-  Fd fd = open_lock(directory, endpoint.lock_name());
+Fd take_named_lock(const SocketDir& directory, const std::string& name, const std::string& whose) {
+  Fd fd = open_lock(directory, name);
   const auto deadline = Clock::now() + kLockPatience;
   while (!try_lock(fd.get(), LOCK_EX)) {
     if (Clock::now() >= deadline)
-      throw Error(
-          Errc::kBusy,
-          fmt::format("{}{} is already served by {} (lock '{}/{}'): stop that daemon, or "
-                      "serve a second model with --slot",
-                      endpoint.device, endpoint.slot.empty() ? "" : " slot " + endpoint.slot,
-                      holder_text(directory, endpoint.lock_name()), directory.path(),
-                      endpoint.lock_name()));
+      throw Error(Errc::kBusy, fmt::format("{} runs already: {} holds the lock '{}/{}'", whose,
+                                           holder_text(directory, name), directory.path(), name));
     std::this_thread::sleep_for(kLockRetry);
   }
-  // For the message above, in another process; the lock itself needs no content.
-  const std::string pid = fmt::format("{}\n", ::getpid());
-  check_sys(::ftruncate(fd.get(), 0), "cannot write the lock file");
-  check_sys(::pwrite(fd.get(), pid.data(), pid.size(), 0), "cannot write the lock file");
+  note_holder(fd);
   return fd;
+}
+
+void note_holder(const Fd& lock) {
+  // For messages, in another process; the lock itself needs no content.
+  const std::string pid = fmt::format("{}\n", ::getpid());
+  check_sys(::ftruncate(lock.get(), 0), "cannot write the lock file");
+  check_sys(::pwrite(lock.get(), pid.data(), pid.size(), 0), "cannot write the lock file");
+}
+
+Fd take_lock(const SocketDir& directory, const Endpoint& endpoint) {
+  const std::string name = endpoint.lock_name();
+  try {
+    return take_named_lock(directory, name, endpoint.device);
+  } catch (const Error& error) {
+    if (error.code() != Errc::kBusy) throw;
+    throw Error(
+        Errc::kBusy,
+        fmt::format("{}{} is already served by {} (lock '{}/{}'): stop that daemon, take its place "
+                    "with --replace, or serve a second model with --slot",
+                    endpoint.device, endpoint.slot.empty() ? "" : " slot " + endpoint.slot,
+                    holder_text(directory, name), directory.path(), name));
+  }
 }
 
 bool lock_is_held(const SocketDir& directory, const std::string& lock_name) {

@@ -7,15 +7,22 @@
 #include <string>
 #include <vector>
 
+#include "serve/keeper_link.hpp"
 #include "serve/residency.hpp"
+#include "serve/session_loop.hpp"
 #include "serve/socket_dir.hpp"
 
 namespace preload {
 
 struct ServerOptions {
-  std::vector<unsigned> allow_uids;  // besides ours and root
-  std::size_t max_connections = 256;
-  int half_request_timeout_ms = 5000;
+  SessionOptions sessions = {};
+  KeeperUse keeper = KeeperUse::kOff;
+};
+
+// What another process served at this place before, as far as it goes on here.
+struct Inheritance {
+  std::vector<Residency> older;  // generations that are still leased
+  std::vector<Lease> leases;
 };
 
 // What ends serving, and with which status.
@@ -32,11 +39,15 @@ class Server {
  public:
   // Replaces a stale socket (the caller holds the lock), binds 0600, listens. `socket_dir` must
   // outlive the server.
-  Server(const SocketDir& directory, Residency residency, ServerOptions options);
+  Server(const SocketDir& directory, Residency residency, ServerOptions options,
+         Inheritance inheritance = {});
   ~Server();  // closes everything and unlinks the socket
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  // Before run(): deposits with the keeper, if one is used and runs, and waits until it has all.
+  // Throws Error(kBusy) when one is required and does not take it within `timeout_ms`.
+  void deposit(int timeout_ms = 5000);
   void admit();            // thread-safe: from now on attach is answered, state READY
   void end(ServeEnd end);  // thread-safe, async-signal-safe enough for signalfd threads
   // Called on the loop when a client asks that the whole job stops.
@@ -44,7 +55,9 @@ class Server {
   // Called on the loop when the handles were closed after a release. Memory that lives only in this
   // process (cuda-ipc) is to be freed then.
   void on_released(std::function<void()> callback);
-  ServeEnd run();  // until end() or a stop request
+  // Until end() or a stop request. What a request to stop ends is withdrawn from the keeper; it
+  // keeps the rest for a successor.
+  ServeEnd run();
 
  private:
   struct State;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/session.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace preload {
@@ -12,8 +10,11 @@ constexpr std::size_t kMaxRequestFds = 1;  // the lease pipe
 
 }  // namespace
 
-Session::Session(Fd socket, Peer peer)
-    : socket_(std::move(socket)), peer_(peer), reader_(kMaxRequestFds), since_(Clock::now()) {}
+Session::Session(Fd socket, Peer peer, bool takes_packages)
+    : socket_(std::move(socket)),
+      peer_(peer),
+      reader_(kMaxRequestFds, takes_packages ? wire::kMaxFds : 0),
+      since_(Clock::now()) {}
 
 void Session::note_progress() {
   const bool now_under_way = reader_.mid_frame() || !writer_.empty();
@@ -43,12 +44,16 @@ void Session::answer(wire::Type type, std::string_view body, const std::vector<i
   writer_.push(type, body, {fds.begin(), fds.begin() + static_cast<std::ptrdiff_t>(sent)});
   while (sent < fds.size()) {
     const std::size_t end = std::min(fds.size(), sent + wire::kMaxFds);
-    writer_.push(type, fmt::format("{{\"fds_from\":{}}}", sent),
+    writer_.push(type, wire::more_fds_body(sent),
                  {fds.begin() + static_cast<std::ptrdiff_t>(sent),
                   fds.begin() + static_cast<std::ptrdiff_t>(end)});
     sent = end;
   }
   fds_pending_ = !fds.empty();
+}
+
+void Session::answer_owned(wire::Type type, std::string_view body, std::vector<Fd> fds) {
+  writer_.push_owned(type, body, std::move(fds));
 }
 
 bool Session::flush() {

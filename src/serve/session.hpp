@@ -19,7 +19,8 @@ class Session {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Session(Fd socket, Peer peer);
+  // `takes_packages`: messages that carry one may bring their descriptors.
+  Session(Fd socket, Peer peer, bool takes_packages = false);
 
   int fd() const noexcept { return socket_.get(); }
   const Peer& peer() const noexcept { return peer_; }
@@ -30,7 +31,14 @@ class Session {
 
   // An answer; its descriptors are spread over as many frames as they need.
   void answer(wire::Type type, std::string_view body, const std::vector<int>& fds = {});
+  // The same with descriptors that are not needed here afterwards.
+  void answer_owned(wire::Type type, std::string_view body, std::vector<Fd> fds);
   void close_when_sent() noexcept { closing_ = true; }
+  // More than a client's connection: it is not dropped to make room.
+  void pin() noexcept { pinned_ = true; }
+  bool is_pinned() const noexcept { return pinned_; }
+  bool is_idle() const noexcept { return !under_way_; }
+  Fd take_socket() noexcept { return std::move(socket_); }
   // Writes what the socket takes. False when the session is over.
   bool flush();
 
@@ -55,6 +63,7 @@ class Session {
   bool has_asked_ = false;
   bool closing_ = false;
   bool fds_pending_ = false;
+  bool pinned_ = false;
 };
 
 }  // namespace preload

@@ -42,12 +42,16 @@ struct Endpoint {
   std::string stem() const;  // <h>[.<slot>][_draft]
   std::string socket_name() const { return stem() + ".sock"; }
   std::string lock_name() const { return stem() + ".lock"; }
+  std::string next_lock_name() const { return stem() + ".next.lock"; }  // a successor's
   std::string state_name() const { return stem() + ".state"; }
 };
 
 // flock on <stem>.lock, taken before anything is read or allocated; the file is never unlinked.
 // Throws Error(kBusy) naming the holder's pid within a second.
 Fd take_lock(const SocketDir& directory, const Endpoint& endpoint);
+// The same for a lock of another name; the message says that `whose` runs already.
+Fd take_named_lock(const SocketDir& directory, const std::string& name, const std::string& whose);
+void note_holder(const Fd& lock);  // this process, for messages in others
 // A probe that never disturbs a holder.
 bool lock_is_held(const SocketDir& directory, const std::string& lock_name);
 // The pid that the last holder wrote into the lock file.

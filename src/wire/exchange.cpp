@@ -24,7 +24,51 @@ Frame expect_reply(int socket, Type type, int timeout_ms) {
   return frame;
 }
 
+// The descriptors that an answer announced: its own, and those of the frames that follow.
+std::vector<Fd> receive_fds(int socket, Frame frame, std::size_t expected,
+                            Clock::time_point deadline) {
+  std::vector<Fd> fds = std::move(frame.fds);
+  while (fds.size() < expected) {
+    Frame more = expect_reply(socket, frame.type, left_ms(deadline));
+    if (more.fds.empty()) break;  // a peer that sends none would keep us here
+    for (Fd& fd : more.fds) fds.push_back(std::move(fd));
+  }
+  if (fds.size() != expected)
+    throw Error(Errc::kProtocol,
+                fmt::format("the daemon sent {} descriptors instead of {}", fds.size(), expected));
+  return fds;
+}
+
+PackageAnswer call_for_package(int socket, Type type, std::string_view body, int timeout_ms) {
+  const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  Frame frame = exchange(socket, type, body, {}, timeout_ms);
+  PackageAnswer answer;
+  answer.reply = package_reply_from_json(frame.body);
+  const auto expected = static_cast<std::size_t>(answer.reply.fds);
+  answer.fds = receive_fds(socket, std::move(frame), expected, deadline);
+  return answer;
+}
+
 }  // namespace
+
+PackageAnswer call_adopt(int socket, const AdoptRequest& request, int timeout_ms) {
+  return call_for_package(socket, Type::kAdopt, to_json(request), timeout_ms);
+}
+
+PackageAnswer call_handover(int socket, const HandoverRequest& request, int timeout_ms) {
+  return call_for_package(socket, Type::kHandover, to_json(request), timeout_ms);
+}
+
+KeeperStatus call_keeper_status(int socket, int timeout_ms) {
+  return keeper_status_from_json(exchange(socket, Type::kStatus, "{}", {}, timeout_ms).body);
+}
+
+void call_withdraw(int socket, const std::string& place, int timeout_ms) {
+  DepositRequest request;
+  request.step = DepositRequest::Step::kWithdraw;
+  request.place = place;
+  exchange(socket, Type::kDeposit, to_json(request), {}, timeout_ms);
+}
 
 PeerError::PeerError(ErrorReply reply)
     : Error(reply.code, reply.message), reply_(std::move(reply)) {}
@@ -77,15 +121,7 @@ Attached call_attach(int socket, const AttachRequest& request, int lease, int ti
   Attached attached;
   attached.reply = attach_reply_from_json(frame.body);
   const std::size_t expected = attached.reply.fd_count();
-  std::vector<Fd> fds = std::move(frame.fds);
-  while (fds.size() < expected) {
-    Frame more = expect_reply(socket, Type::kAttach, left_ms(deadline));
-    if (more.fds.empty()) break;  // a peer that sends none would keep us here
-    for (Fd& fd : more.fds) fds.push_back(std::move(fd));
-  }
-  if (fds.size() != expected)
-    throw Error(Errc::kProtocol,
-                fmt::format("the daemon sent {} descriptors instead of {}", fds.size(), expected));
+  std::vector<Fd> fds = receive_fds(socket, std::move(frame), expected, deadline);
   attached.manifest = std::move(fds.front());
   std::size_t next = 1;
   for (const SlabInfo& slab : attached.reply.slabs)

@@ -7,6 +7,7 @@
 #include "base/fd.hpp"
 #include "wire/frame.hpp"
 #include "wire/messages.hpp"
+#include "wire/residency_messages.hpp"
 
 namespace preload::wire {
 
@@ -41,5 +42,15 @@ struct Attached {
 // `lease` is the read end of the lease pipe; the caller keeps the write end and may close `lease`
 // afterwards.
 Attached call_attach(int socket, const AttachRequest& request, int lease, int timeout_ms);
+
+// What a residency's holder sends along; for kDrain and an answer without descriptors, none.
+struct PackageAnswer {
+  PackageReply reply;
+  std::vector<Fd> fds;
+};
+PackageAnswer call_adopt(int socket, const AdoptRequest& request, int timeout_ms);
+PackageAnswer call_handover(int socket, const HandoverRequest& request, int timeout_ms);
+KeeperStatus call_keeper_status(int socket, int timeout_ms);
+void call_withdraw(int socket, const std::string& place, int timeout_ms);
 
 }  // namespace preload::wire

@@ -37,6 +37,11 @@ enum class Type : std::uint16_t {
   kError = 12,
 };
 
+// Those that bring a whole residency along, with any number of descriptors over several frames.
+constexpr bool carries_package(Type type) noexcept {
+  return type == Type::kDeposit || type == Type::kAdopt || type == Type::kHandover;
+}
+
 struct Header {
   Type type = Type::kError;
   std::uint32_t length = 0;

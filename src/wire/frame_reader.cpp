@@ -27,7 +27,7 @@ std::size_t FrameReader::receive(int socket, std::byte* into, std::size_t bytes,
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   // The kernel installs no descriptor that has no room here: a flood of them costs us nothing.
-  control.make_room(message, std::max<std::size_t>(max_fds_, 1));
+  control.make_room(message, std::max<std::size_t>(room_, 1));
   ssize_t got = 0;
   do {
     got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -44,12 +44,28 @@ std::size_t FrameReader::receive(int socket, std::byte* into, std::size_t bytes,
                 "may open: raise `ulimit -n` if the peer is in order");
   if (!fds_allowed && fds_.size() != before)
     throw Error(Errc::kProtocol, "descriptors came in the middle of a message");
-  if (fds_.size() > max_fds_)
+  if (fds_.size() > room_)
     throw Error(Errc::kProtocol, "a message came with descriptors that it does not call for");
   return got == 0 ? kEnd : static_cast<std::size_t>(got);
 }
 
+// Descriptors come with a frame's first byte, before its type is read: a look ahead, which takes
+// neither, tells how many to let in. A header that is not there whole announces no package.
+std::size_t FrameReader::room_for_next(int socket) const noexcept {
+  if (max_package_fds_ <= max_fds_) return max_fds_;
+  std::array<std::byte, kHeaderBytes> header{};
+  ssize_t got = 0;
+  do {
+    got = ::recv(socket, header.data(), header.size(), MSG_PEEK | MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got != static_cast<ssize_t>(header.size())) return max_fds_;
+  const auto type = static_cast<Type>(std::to_integer<unsigned>(header[6]) |
+                                      std::to_integer<unsigned>(header[7]) << 8U);
+  return carries_package(type) ? max_package_fds_ : max_fds_;
+}
+
 FrameReader::Result FrameReader::read(int socket) {
+  if (header_bytes_ == 0) room_ = room_for_next(socket);
   while (header_bytes_ < kHeaderBytes) {
     const std::size_t got = receive(socket, header_.data() + header_bytes_,
                                     kHeaderBytes - header_bytes_, header_bytes_ == 0);

@@ -24,6 +24,23 @@ void FrameWriter::push(Type type, std::string_view body, std::vector<int> fds) {
   queue_.push_back(std::move(out));
 }
 
+void FrameWriter::push_owned(Type type, std::string_view body, std::vector<Fd> fds) {
+  std::size_t next = 0;
+  do {
+    std::vector<int> numbers;
+    std::vector<Fd> owned;
+    const std::size_t first = next;
+    for (; next < fds.size() && owned.size() < kMaxFds; ++next) {
+      numbers.push_back(fds[next].get());
+      owned.push_back(std::move(fds[next]));
+    }
+    push(type, first == 0 ? std::string(body) : more_fds_body(first), std::move(numbers));
+    queue_.back().owned = std::move(owned);
+  } while (next < fds.size());
+}
+
+std::string more_fds_body(std::size_t sent) { return fmt::format("{{\"fds_from\":{}}}", sent); }
+
 bool FrameWriter::write(int socket) {
   FdControl control;
   while (!queue_.empty()) {

@@ -56,12 +56,15 @@ ClientIdentity client_member(const JsonObject& object, const char* name) {
 }
 
 std::string to_json(const HelloRequest& message) {
-  return dump_json({{"client", client_json(message.client)}});
+  json out{{"client", client_json(message.client)}};
+  if (message.place) out["place"] = *message.place;
+  return dump_json(out);
 }
 
 HelloRequest hello_request_from_json(std::string_view text) {
   const json value = parse_json(text, "hello", Errc::kProtocol);
-  return {client_member(JsonObject(value, "hello"), "client")};
+  const JsonObject object(value, "hello");
+  return {client_member(object, "client"), object.optional_text("place")};
 }
 
 std::string to_json(const HelloReply& message) {

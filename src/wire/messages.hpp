@@ -38,6 +38,9 @@ struct ClientIdentity {
 
 struct HelloRequest {
   ClientIdentity client;
+  // Of a keeper, which answers for several daemons: whose the further requests of this connection
+  // are about, by the stem of its files' names.
+  std::optional<std::string> place = std::nullopt;
   friend bool operator==(const HelloRequest&, const HelloRequest&) = default;
 };
 struct HelloReply {
@@ -117,6 +120,7 @@ struct LeaseStatus {
   int pid = 0;
   std::string name;
   double age_s = 0;
+  std::optional<std::uint64_t> generation = std::nullopt;  // an older one than is served now
   friend bool operator==(const LeaseStatus&, const LeaseStatus&) = default;
 };
 

@@ -34,6 +34,8 @@ std::string ipc_handle(const JsonObject& slab) {
   return out;
 }
 
+}  // namespace
+
 json slab_json(const SlabInfo& slab) {
   json out{{"bytes", slab.bytes},
            {"class", slab.cls == TensorClass::kPrivate ? "private" : "shared"},
@@ -43,8 +45,8 @@ json slab_json(const SlabInfo& slab) {
   return out;
 }
 
-SlabInfo slab_from(const json& value) {
-  const JsonObject object(value, "attach reply: slab");
+SlabInfo slab_from(const json& value, std::string_view what) {
+  const JsonObject object(value, std::string(what));
   SlabInfo slab;
   slab.bytes = object.unsigned_number("bytes");
   const std::string cls = object.text("class");
@@ -56,6 +58,8 @@ SlabInfo slab_from(const json& value) {
   if (slab.kind == kCudaIpcKind) slab.handle = ipc_handle(object);
   return slab;
 }
+
+namespace {
 
 bool is_digest(const std::string& text) {
   return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
@@ -163,7 +167,8 @@ AttachReply attach_reply_from_json(std::string_view text) {
   reply.job = object.text("job");
   reply.model = object.text("model");
   reply.global_rank = object.small_number("global_rank");
-  for (const json& slab : object.array("slabs")) reply.slabs.push_back(slab_from(slab));
+  for (const json& slab : object.array("slabs"))
+    reply.slabs.push_back(slab_from(slab, "attach reply: slab"));
   return reply;
 }
 

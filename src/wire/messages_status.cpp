@@ -25,14 +25,26 @@ std::string embedded_member(const JsonObject& object, const char* name) {
   return value == nullptr ? std::string() : dump_json(*value);
 }
 
-json leases_json(const std::vector<LeaseStatus>& leases) {
-  json out = json::array();
-  for (const LeaseStatus& lease : leases)
-    out.push_back({{"pid", lease.pid}, {"name", lease.name}, {"age_s", lease.age_s}});
+}  // namespace
+
+json lease_json(const LeaseStatus& lease) {
+  json out{{"pid", lease.pid}, {"name", lease.name}, {"age_s", lease.age_s}};
+  if (lease.generation) out["generation"] = *lease.generation;
   return out;
 }
 
-}  // namespace
+LeaseStatus lease_from(const json& value, std::string_view what) {
+  const JsonObject object(value, std::string(what));
+  LeaseStatus lease{object.small_number("pid"), object.text("name"), object.number("age_s")};
+  if (object.find("generation") != nullptr) lease.generation = object.unsigned_number("generation");
+  return lease;
+}
+
+json leases_json(const std::vector<LeaseStatus>& leases) {
+  json out = json::array();
+  for (const LeaseStatus& lease : leases) out.push_back(lease_json(lease));
+  return out;
+}
 
 std::string to_json(const DescribeReply& message) {
   json ep = nullptr;
@@ -143,10 +155,8 @@ DaemonStatus daemon_status_from_json(std::string_view text) {
     status.code = checked.text("code");
     status.text = checked.text("text");
   }
-  for (const json& member : object.array("leases")) {
-    const JsonObject lease(member, "status reply: lease");
-    status.leases.push_back({lease.small_number("pid"), lease.text("name"), lease.number("age_s")});
-  }
+  for (const json& member : object.array("leases"))
+    status.leases.push_back(lease_from(member, "status reply: lease"));
   return status;
 }
 

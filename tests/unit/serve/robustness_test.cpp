@@ -80,7 +80,7 @@ TEST(Robustness, ASilentClientDelaysNobody) {
 
 TEST(Robustness, HalfAFrameDelaysNobodyAndTimesOut) {
   ServerOptions options;
-  options.half_request_timeout_ms = 300;
+  options.sessions.half_request_timeout_ms = 300;
   LiveServer live(sample_residency(), options);
   live.start();
   const Fd half_header = live.connect();
@@ -155,7 +155,7 @@ TEST(Robustness, AMessageTypeThatIsNotServedLeavesTheConnectionUsable) {
 
 TEST(Robustness, AThousandConnectionsAreCappedAndOthersServed) {
   ServerOptions options;
-  options.max_connections = 64;
+  options.sessions.max_connections = 64;
   LiveServer live(sample_residency(), options);
   live.start();
   attach(live);
@@ -171,7 +171,7 @@ TEST(Robustness, AThousandConnectionsAreCappedAndOthersServed) {
   }
   expect_others_served(live);
   // The daemon holds no more than its cap; the rest are this test's own ends.
-  EXPECT_LE(open_descriptors(), descriptors + flood.size() + options.max_connections + 1);
+  EXPECT_LE(open_descriptors(), descriptors + flood.size() + options.sessions.max_connections + 1);
   flood.clear();
   EXPECT_TRUE(
       eventually([&] { return open_descriptors() <= descriptors; }, std::chrono::seconds(7)));
@@ -179,7 +179,7 @@ TEST(Robustness, AThousandConnectionsAreCappedAndOthersServed) {
 
 TEST(Robustness, TheOldestSilentConnectionIsDroppedFirst) {
   ServerOptions options;
-  options.max_connections = 3;
+  options.sessions.max_connections = 3;
   LiveServer live(sample_residency(), options);
   live.start();
   const Fd spoken = live.connect();
@@ -237,7 +237,7 @@ TEST(Robustness, AttachInsistsOnTheReadEndOfAPipe) {
 
 TEST(Robustness, AClientThatTakesNoAnswerDelaysNobody) {
   ServerOptions options;
-  options.half_request_timeout_ms = 300;
+  options.sessions.half_request_timeout_ms = 300;
   LiveServer live(sample_residency(), options);
   live.start();
   const Fd greedy = live.connect();

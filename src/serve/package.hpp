@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "serve/lease_table.hpp"
+#include "serve/residency.hpp"
+#include "wire/messages.hpp"
+
+namespace preload {
+
+// Everything that one process needs to go on serving what another served: how a residency gets into
+// a keeper, out of it, and from a daemon to its successor.
+struct Package {
+  std::vector<Residency> generations;  // what is served; then older ones that are still leased
+  std::vector<Lease> leases;
+  bool draining = false;  // released: it goes with its last lease
+  // Of a daemon that hands over, else empty.
+  Fd lock, listener;
+};
+
+// As descriptors, all duplicates: the papers (JSON in a sealed memfd), each generation's manifest
+// and slabs, the leases' pipes, then lock and listener. cuda-ipc memory is its process's own:
+// throws Error(kUsage).
+struct PackageView {
+  std::vector<const Residency*> generations;
+  const LeaseTable* leases = nullptr;
+  bool draining = false;
+  int lock = -1, listener = -1;
+};
+std::vector<Fd> pack(const PackageView& view);
+
+// Trusts nothing: throws Error(kProtocol) that names what is missing, not sealed, too small or no
+// lease's pipe.
+Package unpack(std::vector<Fd> fds);
+
+// Leases as messages name them, with a duplicate of each pipe.
+std::vector<wire::LeaseStatus> pack_leases(const LeaseTable& leases,
+                                           const std::function<bool(const Lease&)>& wanted,
+                                           std::vector<Fd>& pipes);
+// Throws Error(kProtocol) when a descriptor is no lease's pipe.
+Lease unpack_lease(const wire::LeaseStatus& status, Fd pipe);
+
+bool is_same_place(const Endpoint& one, const Endpoint& other);
+
+std::string_view kind_on_wire(HandleKind kind) noexcept;
+std::string_view export_kind_of(const Residency& residency);
+std::uint64_t bytes_of(const Residency& residency) noexcept;
+
+}  // namespace preload
