@@ -17,6 +17,7 @@
 #include "load/hash_files.hpp"
 #include "load/run_threads.hpp"
 #include "memory/device.hpp"
+#include "run/adoption.hpp"
 #include "run/agreement.hpp"
 #include "run/cpu_binding.hpp"
 #include "run/failure_report.hpp"
@@ -37,6 +38,8 @@ constexpr std::chrono::hours kSlowestRank{24};
 constexpr std::chrono::milliseconds kAnswers{1000};
 // For a pipe that is full at this moment; the rank serves meanwhile.
 constexpr std::chrono::milliseconds kReadyPatience{2000};
+
+constexpr int kKeeperTimeoutMs = 1000;
 
 HandleKind handle_kind(const cli::ServeOptions& options, const Launch& launch) {
   return launch.cuda ? options.export_kind : HandleKind::kHost;
@@ -89,8 +92,11 @@ int RankJob::run() {
 ServeEnd RankJob::work() {
   take_place();
   plan();
+  adopt();
   allocate();
-  for (RoleDaemon& daemon : daemons_) load(daemon);
+  for (RoleDaemon& daemon : daemons_) {
+    if (!daemon.adopted) load(daemon);
+  }
   for (RoleDaemon& daemon : daemons_) {
     if (daemon.is_here()) daemon.residency->slabs = daemon.memory->export_handles();
   }
@@ -107,6 +113,8 @@ ServeEnd RankJob::work() {
 
 void RankJob::take_place() {
   directory_.emplace(SocketDir::open(options_.socket_dir, true));
+  if (options_.keeper == KeeperUse::kRequire)
+    static_cast<void>(connect_to_keeper(*directory_, kKeeperTimeoutMs, options_.allow_uids));
   std::vector<StateKeeper::Kept> kept;
   for (RankRole& role : rank_roles(options_, launch_)) {
     RoleDaemon& daemon = daemons_.emplace_back(std::move(role));
@@ -172,15 +180,30 @@ void RankJob::drop(RoleDaemon& daemon) {
   if (daemon.is_here()) keeper_->stopped(daemon.role.endpoint);
 }
 
+void RankJob::adopt() {
+  for (RoleDaemon& daemon : daemons_) {
+    find_offer(*directory_, options_, daemon);
+    daemon.adopted =
+        run::adopt(group_, options_, launch_, kind_, *directory_, daemon, control_.cancel());
+  }
+}
+
 void RankJob::allocate() {
   const CpuBinding binding(launch_.device.device);
   log::info(binding.account());
   if (kind_ == HandleKind::kHost) {
-    const auto here = std::ranges::count_if(daemons_, &RoleDaemon::is_here);
-    require_host_memory(group_, launch_, bytes(), static_cast<int>(here), control_.cancel());
+    std::uint64_t needed = 0;
+    int here = 0;
+    for (const RoleDaemon& daemon : daemons_) {
+      if (daemon.adopted) continue;
+      needed += daemon.bytes;
+      here += daemon.is_here() ? 1 : 0;
+    }
+    require_host_memory(group_, launch_, needed, here, control_.cancel());
   }
   for (RoleDaemon& daemon : daemons_) {
-    daemon.memory = allocate_slabs(kind_, daemon.plan.load.slabs.slabs, launch_.device.ordinal);
+    if (!daemon.adopted)
+      daemon.memory = allocate_slabs(kind_, daemon.plan.load.slabs.slabs, launch_.device.ordinal);
   }
 }
 
@@ -203,8 +226,9 @@ void RankJob::load(RoleDaemon& daemon) {
   if (launch_.coords.global == 0) remember_hashes(plan.checkpoint, sources);
   std::string receipt = share_receipt(group_, plan, cancel);
   if (daemon.is_here()) {
-    daemon.residency =
-        build_residency(launch_, daemon.role, plan, result, sources, std::move(receipt));
+    daemon.residency = build_residency(launch_, daemon.role, plan, result,
+                                       checkpoint_id(plan.checkpoint, sources), std::move(receipt));
+    daemon.residency->generation = daemon.generation;
   }
   plan = {};  // serving takes none of it
 }
@@ -219,7 +243,9 @@ std::uint64_t RankJob::bytes() const noexcept {
 void RankJob::let_go() {
   group_.finalize({"every rank to finish loading", control_.cancel(), kSlowestRank});
   if (kind_ == HandleKind::kCudaIpc) return;
-  for (RoleDaemon& daemon : daemons_) daemon.memory->unmap();
+  for (RoleDaemon& daemon : daemons_) {
+    if (daemon.memory) daemon.memory->unmap();
+  }
   if (launch_.cuda) give_up_context(launch_.device.ordinal);
 }
 
@@ -240,8 +266,10 @@ ServeEnd RankJob::serve() {
   for (RoleDaemon& daemon : daemons_) {
     ServerOptions options;
     options.sessions.allow_uids = options_.allow_uids;
-    daemon.server =
-        std::make_unique<Server>(*directory_, std::move(*daemon.residency), std::move(options));
+    options.keeper = options_.keeper;
+    daemon.server = std::make_unique<Server>(*directory_, std::move(*daemon.residency),
+                                             std::move(options), std::move(daemon.inheritance));
+    daemon.server->deposit();
     daemon.server->on_job_stop([this] { supervision_.request_stop(); });
     daemon.server->on_released([&daemon] { daemon.memory.reset(); });
     daemons.push_back(&daemon);

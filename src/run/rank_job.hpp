@@ -39,6 +39,7 @@ class RankJob {
   void take_place();  // directory, locks, state files
   void plan();
   void drop(RoleDaemon& daemon);  // a draft that cannot be held
+  void adopt();                   // what the keeper has, instead of loading it
   void allocate();
   void load(RoleDaemon& daemon);
   void let_go();  // of MPI, and of CUDA where handles live without it

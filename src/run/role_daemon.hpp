@@ -8,6 +8,7 @@
 #include "load/loader.hpp"
 #include "run/rank_plan.hpp"
 #include "run/rank_role.hpp"
+#include "serve/package.hpp"
 #include "serve/server.hpp"
 
 namespace preload::run {
@@ -24,6 +25,11 @@ struct RoleDaemon {
   LoadProgress progress;
   std::unique_ptr<SlabMemory> memory;
   std::optional<Residency> residency;
+  std::optional<Package> offer;  // what another process had here, until it is adopted or declined
+  bool offered_by_keeper = false;
+  bool adopted = false;          // it was: nothing is to be loaded
+  Inheritance inheritance;       // what goes on of it beside our own
+  std::uint64_t generation = 1;  // of what is loaded here
   std::unique_ptr<Server> server;
 };
 

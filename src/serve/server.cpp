@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/log.hpp"
+#include "serve/artifact_store.hpp"
 #include "serve/connect.hpp"
 #include "serve/holding.hpp"
 #include "serve/lease_limit.hpp"
@@ -53,8 +54,12 @@ struct Server::State final : SessionHandler {
   void handle(Session& session, wire::Frame frame) override;
   void closed(int /*fd*/) override {}
   void refused(std::string_view cause) override { holding.counters().refused(cause); }
-  void decline(Session& session, const Error& error);
+  void turn_away(Session& session, const Error& error) {
+    refused(wire_code(error.code()));
+    refuse(session, error);
+  }
   void handle_attach(Session& session, wire::Frame frame);
+  void handle_put_artifact(Session& session, wire::Frame frame);
   void handle_stop(Session& session, const wire::StopRequest& request);
   void after_release();
   std::optional<ServeEnd> take_wishes();
@@ -66,6 +71,7 @@ struct Server::State final : SessionHandler {
   std::size_t max_leases;
   Holding holding;
   const KeeperUse keeper_use;
+  ArtifactStore artifacts;
   SessionLoop loop;
   std::optional<KeeperLink> keeper;
   std::function<void()> on_job_stop, on_released;
@@ -82,8 +88,9 @@ std::optional<ServeEnd> Server::State::take_wishes() {
 }
 
 void Server::State::handle(Session& session, wire::Frame frame) {
-  if (frame.type != wire::Type::kAttach && !frame.fds.empty())
-    throw Error(Errc::kProtocol, "only attach comes with a descriptor");
+  const bool takes_fd = frame.type == wire::Type::kAttach || frame.type == wire::Type::kPutArtifact;
+  if (!takes_fd && !frame.fds.empty())
+    throw Error(Errc::kProtocol, "only attach and put_artifact come with a descriptor");
   switch (frame.type) {
     case wire::Type::kHello:
       wire::hello_request_from_json(frame.body);
@@ -104,22 +111,25 @@ void Server::State::handle(Session& session, wire::Frame frame) {
       session.answer(frame.type, wire::to_json(reply));
       return;
     }
+    case wire::Type::kPutArtifact:
+      handle_put_artifact(session, std::move(frame));
+      return;
+    case wire::Type::kGetArtifact: {
+      std::vector<Fd> fds;
+      const auto reply = artifacts.get(wire::get_artifact_request_from_json(frame.body), fds);
+      session.answer_owned(frame.type, wire::to_json(reply), std::move(fds));
+      return;
+    }
     case wire::Type::kStop:
       handle_stop(session, wire::stop_request_from_json(frame.body));
       return;
     case wire::Type::kError:
       throw Error(Errc::kProtocol, "an error is an answer, not a request");
     default:
-      decline(session,
-              Error(Errc::kProtocol, fmt::format("this daemon does not serve message type {}",
-                                                 static_cast<int>(frame.type))));
+      refuse(session,
+             Error(Errc::kProtocol, fmt::format("this daemon does not serve message type {}",
+                                                static_cast<int>(frame.type))));
   }
-}
-
-// The connection goes on.
-void Server::State::decline(Session& session, const Error& error) {
-  refused(wire_code(error.code()));
-  refuse(session, error);
 }
 
 void Server::State::handle_attach(Session& session, wire::Frame frame) {
@@ -134,8 +144,16 @@ void Server::State::handle_attach(Session& session, wire::Frame frame) {
     session.answer(frame.type, wire::to_json(reply), fds);
     holding.counters().attaches.add(std::chrono::duration<double>(Clock::now() - begin).count());
   } catch (const wire::PeerError& refusal) {
-    decline(session, refusal);
+    turn_away(session, refusal);
   }
+}
+
+void Server::State::handle_put_artifact(Session& session, wire::Frame frame) {
+  const auto request = wire::put_artifact_request_from_json(frame.body);
+  if (frame.fds.size() != 1)
+    throw Error(Errc::kProtocol, "put_artifact must come with one descriptor, of its content");
+  const auto reply = artifacts.put(request, std::move(frame.fds.front()));
+  session.answer(frame.type, wire::to_json(reply));
 }
 
 void Server::State::handle_stop(Session& session, const wire::StopRequest& request) {

@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kAcceptBatch = 64;                               // then sessions get their turn
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // when descriptors have run out
+constexpr std::string_view kUntrusted = "untrusted";           // as a cause of refusals
 
 wire::ErrorReply reply_of(const Error& error) {
   if (const auto* peer = dynamic_cast<const wire::PeerError*>(&error)) return peer->reply();
@@ -142,7 +143,7 @@ void SessionLoop::welcome(Fd socket) {
         fmt::format("closed a connection of {}, who is not trusted: --allow-uid {} would "
                     "let them in",
                     user_text(peer.uid), peer.uid));
-    handler_.refused("untrusted");
+    handler_.refused(kUntrusted);
     return;
   }
   if (sessions_.size() >= options_.max_connections) drop_one_for_room();

@@ -28,8 +28,8 @@ class SessionHandler {
   virtual void handle(Session& session, wire::Frame frame) = 0;
   // The connection `fd` is about to be closed.
   virtual void closed(int fd) = 0;
-  // The loop itself turned somebody away: an error's wire code, or "untrusted".
-  virtual void refused(std::string_view /*cause*/) {}
+  // Turned away before a request was understood: "untrusted", or an error's code.
+  virtual void refused(std::string_view cause) = 0;
 };
 
 // One epoll loop: a listening socket, sessions that never wait for each other, other descriptors

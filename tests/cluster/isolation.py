@@ -35,6 +35,7 @@ def missing(programs):
         return f"not installed: {', '.join(absent)}"
     # All that the network needs, tried for real: a container may have the right to some of it only.
     trial = "ip link add b0 type bridge && ip link add v0 type veth peer name v1 && mount -t tmpfs none /tmp"
+    trial += " && setpriv --clear-groups true"  # as daemons do; nobody may in a user namespace of their own
     done = subprocess.run([*UNSHARE, "sh", "-c", trial], capture_output=True, text=True)
     if done.returncode:
         return f"namespaces of one's own are not allowed here: {done.stderr.strip()}"
