@@ -20,6 +20,19 @@ install(TARGETS preload_client EXPORT preload-targets
 install(DIRECTORY include/preload DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 
+# The launchers' wrappers beside preload, and what they share in libexec. Each names it from where it lies.
+file(RELATIVE_PATH supervise "${CMAKE_INSTALL_FULL_BINDIR}"
+     "${CMAKE_INSTALL_FULL_LIBEXECDIR}/preload/supervise")
+foreach(wrapper slurm/preload-srun mpirun/preload-mpirun)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/launch/${wrapper}")
+  file(READ "${PROJECT_SOURCE_DIR}/launch/${wrapper}" script)
+  string(REGEX REPLACE "\nreadonly supervise=[^\n]*" "\nreadonly supervise=${supervise}" script "${script}")
+  get_filename_component(name "${wrapper}" NAME)
+  file(WRITE "${PROJECT_BINARY_DIR}/launch/${name}" "${script}")
+  install(PROGRAMS "${PROJECT_BINARY_DIR}/launch/${name}" DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endforeach()
+install(PROGRAMS launch/supervise DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/preload")
+
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/preload")
 configure_package_config_file(cmake/preload-config.cmake.in
   "${PROJECT_BINARY_DIR}/preload-config.cmake" INSTALL_DESTINATION "${package_dir}"

@@ -72,6 +72,15 @@ constexpr auto kCommandTexts = std::to_array<CommandText>({
      "It uses neither CUDA nor MPI and is one for each machine: a Slurm step or a systemd unit of "
      "its own, so that it does not end with the job whose daemons it serves. Without --stay it "
      "ends when it has had nothing to keep for a while."},
+    {"doctor",
+     "Looks at what a job would meet on this machine, and says what to do about what is not right: "
+     "launcher and PMI, driver against toolkit, visible GPUs, MIG, compute mode, free GPU memory "
+     "and "
+     "who holds it, limits, CPUs, host memory, network interfaces, socket directory, keeper, "
+     "checkpoint and environment. It takes the flags that select a model as serve does, and needs "
+     "no GPU, no MPI and no daemon. Under srun or mpirun each rank reports, the node's first in "
+     "full.\n\n"
+     "serve begins with the quick ones of these checks, on every rank."},
     {"bench",
      "Times a load of the model beside the limit of the hardware, measured in the same run, and "
      "beside other loaders where they are installed. Every run is verified against the files."},
@@ -107,6 +116,10 @@ constexpr auto kExamples = std::to_array<Example>({
      "srun --overlap --ntasks-per-node=1 preload keeper --orphan-timeout 120"},
     {"serve", "Fail rather than serve without a keeper:",
      "preload serve --model /models/qwen3-8b --keeper require"},
+    {"doctor", "Would this model be served here?",
+     "preload doctor --model /models/llama-70b -tp 8"},
+    {"doctor", "As the ranks of a job see it:",
+     "srun --ntasks=8 --mpi=pmix preload doctor --model /models/llama-70b -tp 8"},
     {"bench", "Without other loaders, five runs from the page cache:",
      "preload bench load --model /models/llama-8b --peers none"},
 });
@@ -117,13 +130,14 @@ constexpr auto kExitStatuses = std::to_array<Entry>({
     {"0", "wait", "Every local daemon of the job is READY."},
     {"0", "attach", "Everything that was asked for was attached."},
     {"0", "verify", "Every tensor is what it should be."},
+    {"0", "doctor", "Nothing is in the way, warnings or not."},
     {"0", "stop", "Sockets and locks are gone."},
     {"0", "keeper", "It was told to end by `preload stop --keeper`, or had nothing to keep."},
     {"1", "serve",
      "A clean end that nobody asked for, or a connection between ranks that was lost."},
     {"1", "wait", "The job ended without a word: nobody holds its lock."},
     {"1", "stop", "Some daemon was not gone within the timeout."},
-    {"2", "serve plan status wait attach verify key release stop keeper bench",
+    {"2", "serve plan status wait attach verify key release stop keeper doctor bench",
      "Usage: an option, an environment variable or the socket directory is wrong."},
     {"3", "serve plan key bench", "The checkpoint or the model is refused."},
     {"3", "attach", "The checkpoint of --expect-model cannot be read."},
@@ -136,37 +150,40 @@ constexpr auto kExitStatuses = std::to_array<Entry>({
     {"7", "attach verify release",
      "Refused: no daemon, one that is not READY, holds something else or has released."},
     {"7", "stop", "There was no daemon."},
+    {"2-6", "doctor", "What serve would end with because of the first thing that is in the way."},
     {"1-7", "wait", "Otherwise: the status of the job's first failed rank."},
-    {"128+n", "serve plan status wait attach verify key release stop keeper bench",
+    {"128+n", "serve plan status wait attach verify key release stop keeper doctor bench",
      "Signal n ended it: 130 for INT, 137 for KILL, 143 for TERM."},
 });
 
 constexpr auto kVariables = std::to_array<Entry>({
-    {"PRELOAD_SOCKET_DIR", "serve keeper status wait attach verify release stop",
+    {"PRELOAD_SOCKET_DIR", "serve keeper status wait attach verify release stop doctor",
      "The socket directory, where --weight-cache-socket-dir is not given."},
     {"PRELOAD_CACHE_ROOT", "serve attach key bench",
      "Where receipts and tuning results are kept [$XDG_CACHE_HOME/preload, else "
      "~/.cache/preload]."},
     {"PRELOAD_LOG_LEVEL", "serve keeper", "The log level, where --log-level is not given."},
-    {"PRELOAD_RUNTIME", "serve bench",
+    {"PRELOAD_RUNTIME", "serve bench doctor",
      "The executable preload-runtime, where it lies neither beside preload nor in "
      "../libexec/preload."},
     {"PRELOAD_PYTHON", "bench", "The Python that other loaders are installed for [python3]."},
-    {"HF_HUB_CACHE", "serve plan key bench attach",
+    {"HF_HUB_CACHE", "serve plan key bench attach doctor",
      "The Hugging Face hub cache, where models named by a hub id are looked for "
      "[$HF_HOME/hub, else ~/.cache/huggingface/hub]."},
-    {"CUDA_VISIBLE_DEVICES", "serve attach verify",
+    {"CUDA_VISIBLE_DEVICES", "serve attach verify doctor",
      "The GPUs that may be used, by index or UUID. Daemons and clients meet by a GPU's UUID, "
      "whatever index either gives it."},
+    {"NOTIFY_SOCKET", "serve",
+     "Where a service manager hears that the job is ready or ends, as sd_notify(3) says."},
     {"NCCL_SOCKET_IFNAME", "serve",
      "The interface by which NCCL connects hosts, when weights are handed on between them."},
 });
 
 constexpr auto kFiles = std::to_array<Entry>({
-    {"/tmp/preload-<uid>/", "serve keeper status wait attach verify release stop",
+    {"/tmp/preload-<uid>/", "serve keeper status wait attach verify release stop doctor",
      "The socket directory, where neither --weight-cache-socket-dir nor $PRELOAD_SOCKET_DIR says "
      "another. It is on a local file system, the user's, and not writable by others."},
-    {"<h>[.<slot>][_draft].sock", "serve keeper status wait attach verify release stop",
+    {"<h>[.<slot>][_draft].sock", "serve keeper status wait attach verify release stop doctor",
      "A daemon's socket; <h> are 16 hex digits made of the device's UUID."},
     {"<h>[.<slot>][_draft].lock", "serve status wait stop",
      "Its lock, held while it loads and serves; never unlinked."},

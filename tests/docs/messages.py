@@ -7,7 +7,9 @@ import re
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 # A string, a character, a comment, or anything else, in C++.
-TOKEN = re.compile(r'"(?P<text>(?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\\n]|\\.)+\'|//[^\n]*|/\*.*?\*/|(?P<space>\s+)|(?P<other>.)', re.S)
+TOKEN = re.compile(
+    r'''"(?P<text>(?:[^"\\\n]|\\.)*)"|'(?:[^'\\\n]|\\.)+'|//[^\n]*|/\*.*?\*/|\s+|(?P<other>.)''', re.S
+)
 ESCAPES = {"\\n": "\n", "\\t": "\t", '\\"': '"', "\\\\": "\\"}
 
 

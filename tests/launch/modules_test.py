@@ -105,6 +105,19 @@ class Module:
         )
         self.assertEqual(out.splitlines()[-1], "7", "it runs, and finds no daemon")
 
+    def test_the_launchers_wrappers_are_found_and_find_what_they_share(self):
+        # Stand-ins for the launchers, which show how they were called.
+        launchers = self.root / "launchers"
+        launchers.mkdir(exist_ok=True)
+        for name in ("srun", "mpirun"):
+            (launchers / name).write_text('#!/bin/sh\n[ "$1" = --version ] && exec echo "mpirun (Open MPI) 4.1.4"\n'
+                                          'echo "${0##*/} $*"\n')  # fmt: skip
+            (launchers / name).chmod(0o755)
+        path = f"{launchers}:/usr/bin:/bin"
+        for wrapper, added in (("preload-srun", "--mpi=pmix"), ("preload-mpirun", "--bind-to none")):
+            out = self.shell(f"module load preload; {wrapper} preload --model x", PATH=path)
+            self.assertRegex(out, rf"{wrapper.removeprefix('preload-')} .*{added}.* preload --model x")
+
     def test_bash_completes_it(self):
         out = self.shell('module load preload; source "${XDG_DATA_DIRS%%:*}/bash-completion/completions/preload";'
                          "complete -p preload")  # fmt: skip
