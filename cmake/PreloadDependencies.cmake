@@ -1,4 +1,4 @@
-# Finds what the build needs. CUDA, NCCL, MPI and liburing are optional: without them the build is a full
+# Finds what the build needs. CUDA, NCCL, MPI, liburing and prometheus-cpp are optional: without them the build is a full
 # host-only tool.
 
 find_package(Threads REQUIRED)
@@ -76,4 +76,16 @@ if(NOT PRELOAD_URING STREQUAL "OFF")
   endif()
 endif()
 
-message(STATUS "preload: CUDA ${PRELOAD_HAVE_CUDA}, NCCL ${PRELOAD_HAVE_NCCL}, MPI ${PRELOAD_HAVE_MPI}, io_uring ${PRELOAD_HAVE_URING}")
+# The core of prometheus-cpp alone: its CMake package would want the libraries of its other parts.
+set(PRELOAD_HAVE_PROMETHEUS OFF)
+if(NOT PRELOAD_PROMETHEUS STREQUAL "OFF")
+  find_path(PROMETHEUS_INCLUDE_DIR prometheus/text_serializer.h)
+  find_library(PROMETHEUS_LIBRARY NAMES prometheus-cpp-core)
+  if(PROMETHEUS_INCLUDE_DIR AND PROMETHEUS_LIBRARY)
+    set(PRELOAD_HAVE_PROMETHEUS ON)
+  elseif(PRELOAD_PROMETHEUS STREQUAL "ON")
+    message(FATAL_ERROR "PRELOAD_PROMETHEUS=ON but no prometheus/text_serializer.h and libprometheus-cpp-core were found: install prometheus-cpp-dev")
+  endif()
+endif()
+
+message(STATUS "preload: CUDA ${PRELOAD_HAVE_CUDA}, NCCL ${PRELOAD_HAVE_NCCL}, MPI ${PRELOAD_HAVE_MPI}, io_uring ${PRELOAD_HAVE_URING}, metrics ${PRELOAD_HAVE_PROMETHEUS}")

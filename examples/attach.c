@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attach [DEVICE]: attaches to the daemon of DEVICE ("host:0", a GPU's UUID or CUDA index; the only
- * daemon when left out) and prints a checksum of every tensor's extent, recomputed from the mapped
- * bytes on host memory and as the daemon states it otherwise. Socket directory and slot come from
+ * daemon when left out) and prints a checksum of every tensor, recomputed from the bytes that were
+ * mapped. Socket directory and slot come from
  * $PRELOAD_SOCKET_DIR and $PRELOAD_SLOT. */
 #include <inttypes.h>
 #include <preload/client.h>
@@ -34,15 +34,6 @@ static void hash(const unsigned char* bytes, uint64_t count, char text[33]) {
   snprintf(text, 33, "%016" PRIx64 "%016" PRIx64, (uint64_t)(sum >> 64), (uint64_t)sum);
 }
 
-static int is_contiguous(const preload_tensor* tensor) {
-  int64_t stride = 1;
-  for (uint32_t i = tensor->ndim; i-- > 0;) {
-    if (tensor->strides[i] != stride) return 0;
-    stride *= tensor->shape[i];
-  }
-  return 1;
-}
-
 static int print_tensors(const preload_attachment* attachment, const preload_info* info) {
   int differing = 0;
   for (uint64_t i = 0; i < info->tensor_count; ++i) {
@@ -51,12 +42,17 @@ static int print_tensors(const preload_attachment* attachment, const preload_inf
       fprintf(stderr, "attach: %s\n", preload_last_error());
       return 1;
     }
-    char text[33];
-    memcpy(text, tensor.hash, sizeof text);
-    if (info->memory == PRELOAD_MEMORY_HOST && is_contiguous(&tensor)) {
-      hash(tensor.data, tensor.bytes, text);
-      if (strcmp(text, tensor.hash) != 0) ++differing;
+    const uint64_t count = tensor.row_major_bytes;
+    unsigned char* bytes = malloc(count + 1);
+    if (bytes == NULL || preload_read_tensor(attachment, i, bytes, count) != PRELOAD_OK) {
+      fprintf(stderr, "attach: %s: %s\n", tensor.name, preload_last_error());
+      free(bytes);
+      return 1;
     }
+    char text[33];
+    hash(bytes, count, text);
+    free(bytes);
+    if (strcmp(text, tensor.hash) != 0) ++differing;
     printf("%s  %s  %s\n", text, tensor.dtype, tensor.name);
   }
   if (differing != 0) fprintf(stderr, "attach: %d tensors differ from their hash\n", differing);

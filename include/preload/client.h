@@ -174,8 +174,9 @@ typedef struct preload_tensor {
   int64_t strides[PRELOAD_MAX_DIMS]; /* elements */
   int32_t is_buffer;                 /* parameter otherwise */
   int32_t is_private;
-  int64_t alias_of; /* index of the tensor it is another name of, or -1 */
-  char hash[33];    /* 32 hex digits over the row-major bytes */
+  int64_t alias_of;         /* index of the tensor it is another name of, or -1 */
+  char hash[33];            /* 32 hex digits over the row-major bytes */
+  uint64_t row_major_bytes; /* of all elements without gaps: what preload_read_tensor gives */
 } preload_tensor;
 /* Tensors 0 … tensor_count-1 in the layout's order. */
 PRELOAD_API preload_status preload_get_tensor(const preload_attachment* attachment, uint64_t index,
@@ -187,6 +188,12 @@ PRELOAD_API preload_status preload_find_tensor(const preload_attachment* attachm
 PRELOAD_API preload_status preload_get_tensors(const preload_attachment* attachment,
                                                preload_tensor* out, uint64_t count);
 
+/* A tensor's elements in row-major order, brought to host memory whatever they lie in and however
+ * they are strided: `bytes` is row_major_bytes. For looking at weights and for engines without
+ * DLPack; may be called on any thread. */
+PRELOAD_API preload_status preload_read_tensor(const preload_attachment* attachment, uint64_t index,
+                                               void* out, uint64_t bytes);
+
 /* DLPack views: *out is a DLManagedTensor*, or a DLManagedTensorVersioned* (1.0, with its read-only
  * flag set unless private) when `versioned`. Each holds a reference until its deleter is called, on
  * any thread. A slab is seen as bytes (U8). PRELOAD_E_USAGE for a dtype that DLPack cannot express
@@ -197,6 +204,28 @@ PRELOAD_API preload_status preload_dlpack_slab(preload_attachment* attachment, u
                                                int versioned, void** out);
 /* Calls the view's own deleter: for a view that nobody took. */
 PRELOAD_API void preload_dlpack_free(void* managed, int versioned);
+
+/* What an engine leaves with a daemon for its successor: tuning tables, caches of compiled code.
+ * `key` is "<kind>/<configuration>/<file>" or another path of names of letters, digits, '.', '_'
+ * and
+ * '-'; the same key replaces. At most 64 MiB each; past 256 MiB in all, what was not used for
+ * longest goes, and everything goes with the daemon. `options` say which daemon, as for
+ * preload_attach. */
+PRELOAD_API preload_status preload_put_artifact(const preload_attach_options* options,
+                                                const char* key,
+                                                const char* metadata, /* handed back; may be NULL */
+                                                const void* data, uint64_t bytes);
+typedef struct preload_artifact {
+  size_t struct_size;
+  const void* data; /* read-only */
+  uint64_t bytes;
+  const char* metadata; /* "" where none was given */
+  void* handle;         /* the library's own */
+} preload_artifact;
+/* PRELOAD_E_NOT_FOUND where the daemon has none of that key. */
+PRELOAD_API preload_status preload_get_artifact(const preload_attach_options* options,
+                                                const char* key, preload_artifact* out);
+PRELOAD_API void preload_free_artifact(preload_artifact* artifact);
 
 #ifdef __cplusplus
 }

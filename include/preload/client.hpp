@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "preload/client.h"
 
@@ -183,6 +184,15 @@ class Attachment {
     if (status == PRELOAD_E_NOT_FOUND) return std::nullopt;
     detail::check(status);
     return (*this)[index];
+  }
+
+  // A tensor's elements in row-major order, in host memory.
+  std::vector<std::byte> read(const Tensor& tensor) const {
+    std::vector<std::byte> bytes(tensor.raw().row_major_bytes);
+    std::uint64_t index = 0;
+    detail::check(preload_find_tensor(attachment_.get(), tensor.raw().name, &index));
+    detail::check(preload_read_tensor(attachment_.get(), index, bytes.data(), bytes.size()));
+    return bytes;
   }
 
   class Iterator {

@@ -40,7 +40,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "of transformers 5 holds, unsplit) [vllm]"},
     {"hf-overrides", "", "JSON", kModelCommands,
      "object laid over config.json; --hf-overrides.KEY VALUE sets one key"},
-    {"speculative-config", "", "JSON", "serve plan key",
+    {"speculative-config", "sc", "JSON", "serve plan key",
      "as vLLM takes it: MTP layers, EAGLE and EAGLE3 drafts are held beside the target, in the "
      "role "
      "draft; --speculative-config.KEY VALUE sets one key"},
@@ -74,6 +74,10 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "runs), require or off [auto]"},
     {"allow-uid", "", "UID", "serve keeper",
      "user id that may attach besides ours and root; may be repeated", true},
+    {"weight-cache-health-port", "", "PORT", "serve",
+     "TCP port of each node's /health and /metrics; 0 is none [0]"},
+    {"weight-cache-health-host", "", "ADDRESS", "serve",
+     "where they listen: 0.0.0.0 is every interface [127.0.0.1]"},
     {"log-level", "", "LEVEL", "serve keeper",
      "debug, info, warn, error or off [$PRELOAD_LOG_LEVEL, else info]"},
     // Where daemons and clients meet, and which daemons are meant.
@@ -158,8 +162,8 @@ constexpr std::string_view kBecauseNodes = "the launcher spreads the ranks over 
 constexpr std::string_view kBecauseMeet = "the launcher makes the ranks find each other";
 constexpr std::string_view kBecauseDp = "replicas follow from --data-parallel-size and the rank";
 constexpr auto kReplaced = std::to_array<ReplacedFlag>({
-    {"nnodes", kBecauseNodes},
-    {"node-rank", kBecauseNodes},
+    {"nnodes", kBecauseNodes, "1"},
+    {"node-rank", kBecauseNodes, "0"},
     {"master-addr", kBecauseMeet},
     {"master-port", kBecauseMeet},
     {"weight-cache-master-port", kBecauseMeet},
@@ -169,31 +173,11 @@ constexpr auto kReplaced = std::to_array<ReplacedFlag>({
     {"data-parallel-address", kBecauseMeet},
 });
 
-constexpr std::string_view kBecauseEplb =
-    "redundant experts move between ranks while the engine runs, and what is served never changes: "
-    "serve without them";
-constexpr std::string_view kBecauseContext =
-    "context parallelism is a dimension of ranks that is not built: use the data-, pipeline-, "
-    "tensor- and expert-parallel ones";
-constexpr std::string_view kBecauseElastic =
-    "the ranks of a job are fixed when it starts: start another for another size";
-constexpr auto kRefused = std::to_array<RefusedFlag>({
-    {"enable-eplb", "", kBecauseEplb},
-    {"eplb-config", "", kBecauseEplb},
-    {"num-redundant-experts", "", kBecauseEplb},
-    {"decode-context-parallel-size", "dcp", kBecauseContext},
-    {"prefill-context-parallel-size", "pcp", kBecauseContext},
-    {"dcp-q-replicate", "", kBecauseContext},
-    {"enable-elastic-ep", "", kBecauseElastic},
-    {"elastic-ep-max-dp-size", "", kBecauseElastic},
-});
-
 }  // namespace
 
 std::span<const OptionSpec> option_table() noexcept { return kOptions; }
 std::span<const CommandSpec> command_table() noexcept { return kCommands; }
 std::span<const ReplacedFlag> replaced_flags() noexcept { return kReplaced; }
-std::span<const RefusedFlag> refused_flags() noexcept { return kRefused; }
 
 const CommandSpec* find_command(std::string_view name) noexcept {
   const auto at = std::ranges::find(kCommands, name, &CommandSpec::name);

@@ -48,6 +48,8 @@ struct ServeOptions {
   std::optional<int> reads_in_flight;   // --reads-in-flight, of a node
   KeeperUse keeper = KeeperUse::kAuto;  // --keeper
   std::vector<unsigned> allow_uids;
+  std::string health_host = "127.0.0.1";
+  int health_port = 0;  // 0: neither /health nor /metrics
   log::Level log_level = log::Level::kInfo;
 };
 

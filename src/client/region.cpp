@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 #include "checkpoint/dims.hpp"
+#include "model/extent.hpp"
 
 namespace preload::client {
 namespace {
@@ -150,6 +152,31 @@ std::vector<Hash128> hash_regions(const Attachment& attachment, const std::vecto
                 }
               });
   return sums;
+}
+
+std::uint64_t row_major_bytes(const wire::ManifestTensor& tensor) {
+  return element_bytes(element_count(tensor.shape), tensor.dtype);
+}
+
+void read_tensor(const Attachment& attachment, const wire::ManifestTensor& tensor,
+                 std::span<std::byte> out) {
+  const std::uint64_t bytes = row_major_bytes(tensor);
+  if (out.size() != bytes) {
+    throw Error(Errc::kUsage, fmt::format("{} is {} bytes in row-major order, not {}", tensor.name,
+                                          bytes, out.size()));
+  }
+  const RegionPieces cut = cut_into_pieces(row_major_regions(tensor, 0));
+  read_pieces(attachment, cut.pieces, default_threads(),
+              [&](std::size_t piece, std::span<const std::byte> from) {
+                for (std::size_t i = cut.first[piece]; i < cut.first[piece + 1]; ++i) {
+                  const Region& r = cut.regions[i];
+                  const std::byte* row = from.data() + (r.memory_offset - cut.pieces[piece].offset);
+                  for (std::uint64_t n = 0; n < r.rows; ++n) {
+                    std::memcpy(out.data() + r.index_offset + n * r.index_stride,
+                                row + n * r.memory_stride, r.row_bytes);
+                  }
+                }
+              });
 }
 
 }  // namespace preload::client

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/hash.hpp"
@@ -41,5 +43,13 @@ RegionPieces cut_into_pieces(const std::vector<Region>& regions);
 // Per tag (0 … tags-1): the sum of the hash contributions of its regions.
 std::vector<Hash128> hash_regions(const Attachment& attachment, const std::vector<Region>& regions,
                                   std::size_t tags, int threads);
+
+// Of all its elements without gaps.
+std::uint64_t row_major_bytes(const wire::ManifestTensor& tensor);
+
+// The tensor's row-major bytes into host memory. Throws Error(kUsage) when `out` is of another
+// size.
+void read_tensor(const Attachment& attachment, const wire::ManifestTensor& tensor,
+                 std::span<std::byte> out);
 
 }  // namespace preload::client

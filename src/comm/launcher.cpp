@@ -59,7 +59,16 @@ Launcher detect_launcher() {
   }
   const auto pmix_rank = number("PMIX_RANK");
   const auto tasks = slurm_step_tasks();
-  if (!pmix_rank && tasks.value_or(1) <= 1) return launcher;
+  if (!pmix_rank && tasks.value_or(1) <= 1) {
+    // The mpiexec of MPICH and its kin. Of Slurm's own steps the task count has decided.
+    const auto size = environment("SLURM_STEP_ID").empty() ? number("PMI_SIZE") : std::nullopt;
+    if (size.value_or(1) <= 1) return launcher;
+    launcher.kind = Launcher::Kind::kPmi;
+    launcher.size = *size;
+    launcher.rank = number("PMI_RANK");
+    launcher.local_rank = number("MPI_LOCALRANKID");
+    return launcher;
+  }
   launcher.kind = pmix_rank ? Launcher::Kind::kPmix : Launcher::Kind::kSlurm;
   launcher.size = tasks.value_or(0);
   launcher.rank = pmix_rank ? pmix_rank : number("SLURM_PROCID");
@@ -78,6 +87,8 @@ std::string_view launcher_name(Launcher::Kind kind) noexcept {
       return "a PMIx launcher";
     case Launcher::Kind::kSlurm:
       return "srun without PMIx";
+    case Launcher::Kind::kPmi:
+      return "another MPI's mpiexec";
   }
   return "unknown";
 }

@@ -9,7 +9,7 @@ namespace preload {
 
 // Who started this process, from the environment alone.
 struct Launcher {
-  enum class Kind { kNone, kOpenMpi, kPmix, kSlurm };
+  enum class Kind { kNone, kOpenMpi, kPmix, kSlurm, kPmi };
   Kind kind = Kind::kNone;
   int size = 1;             // tasks the launcher says it started; 0 when it does not say
   std::optional<int> rank;  // as the launcher counts, for messages before MPI is up

@@ -4,12 +4,15 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/mpi_group.hpp"
+#include "comm/tcp.hpp"
 #include "comm/watchdog.hpp"
 
 namespace preload {
@@ -38,21 +41,40 @@ std::string lonely_text(const Launcher& launcher) {
       launcher_name(launcher.kind), launcher.size, host_name(), remedy(), launcher_environment());
 }
 
-// Every rank finds this out by itself: the launcher's first one says it, the others just end.
+// srun without PMIx, or the mpiexec of another MPI: no rank finds another one.
+bool speaks_another_pmi(const Launcher& launcher) {
+  return launcher.kind == Launcher::Kind::kSlurm || launcher.kind == Launcher::Kind::kPmi;
+}
+
+// Every rank finds such a thing out by itself: the launcher's first one says it. The others wait
+// until it has, since the first to end may take the rest with it.
+bool is_silent(const Launcher& launcher) {
+  if (launcher.rank.value_or(0) == 0) return false;
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  return true;
+}
+
 [[noreturn]] void refuse_lonely(const Launcher& launcher) {
   const Error error(Errc::kLauncher, lonely_text(launcher));
-  if (launcher.rank.value_or(0) == 0) throw error;
+  if (!is_silent(launcher)) throw error;
   throw Cancelled({exit_status(error.code()), error.what()});
 }
 
-// Some MPIs call exit() when they cannot start, instead of returning an error. Then this hook says
-// what to do and gives the status that the contract asks for.
-std::atomic<bool> starting{false};
+// MPIs end the process when they cannot start, instead of returning an error. Then these say what
+// to do and give the status that the contract asks for.
+std::atomic<const Launcher*> starting{nullptr};
 
 void explain_exit() {
-  if (!starting.load()) return;
-  log::error(fmt::format("MPI_Init ended the process on {}. {}. Environment: {}", host_name(),
-                         remedy(), launcher_environment()));
+  const Launcher* const launcher = starting.exchange(nullptr);
+  if (launcher == nullptr) return;
+  // What one rank alone ran into, that one says.
+  if (!speaks_another_pmi(*launcher) || !is_silent(*launcher)) {
+    log::error(
+        fmt::format("MPI_Init ended the process on {}, started by {} with {} tasks. {}. "
+                    "Environment: {}",
+                    host_name(), launcher_name(launcher->kind), launcher->size, remedy(),
+                    launcher_environment()));
+  }
   std::_Exit(exit_status(Errc::kLauncher));
 }
 
@@ -61,15 +83,16 @@ void init(const Launcher& launcher, std::chrono::seconds timeout) {
       timeout, exit_status(Errc::kLauncher),
       fmt::format("MPI_Init did not return within {} s on {}, started by {} with {} tasks: a rank "
                   "did not start, or MPI picked a network interface that the hosts do not share "
-                  "(try OMPI_MCA_btl_tcp_if_include or UCX_NET_DEVICES). {}. Environment: {}",
+                  "(here: {}; choose one with OMPI_MCA_btl_tcp_if_include or UCX_NET_DEVICES). "
+                  "{}. Environment: {}",
                   timeout.count(), host_name(), launcher_name(launcher.kind), launcher.size,
-                  remedy(), launcher_environment()));
+                  host_interfaces(), remedy(), launcher_environment()));
   static const int registered = std::atexit(explain_exit);
   static_cast<void>(registered);
-  starting = true;
+  starting = &launcher;
   int provided = MPI_THREAD_SINGLE;
   const int result = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
-  starting = false;
+  starting = nullptr;
   check_mpi(result, "MPI_Init");
   if (provided < MPI_THREAD_FUNNELED) {
     throw Error(Errc::kLauncher,
@@ -78,6 +101,13 @@ void init(const Launcher& launcher, std::chrono::seconds timeout) {
 }
 
 }  // namespace
+
+// Open MPI's way out of MPI_Init, past every exit handler. Being in the executable, this is what
+// its libraries find under the name; we end by std::_Exit.
+extern "C" [[noreturn, gnu::visibility("default")]] void _exit(int status) {
+  explain_exit();
+  std::_Exit(status);
+}
 
 std::unique_ptr<Group> make_mpi_group(const Launcher& launcher, std::chrono::seconds init_timeout,
                                       std::size_t max_round_bytes) {

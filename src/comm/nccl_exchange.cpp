@@ -10,9 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/nccl_library.hpp"
+#include "comm/tcp.hpp"
+#include "comm/watchdog.hpp"
 
 namespace preload {
 namespace {
@@ -21,12 +24,23 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPoll = std::chrono::microseconds(200);
 constexpr auto kLetGo = std::chrono::seconds(10);
 
+std::string remedy() {
+  return fmt::format(
+      "the ranks do not reach each other; NCCL_SOCKET_IFNAME names the interface (here: {}), "
+      "NCCL_DEBUG=INFO shows what NCCL tries",
+      host_interfaces());
+}
+
 class NcclExchange final : public RankExchange {
  public:
   NcclExchange(NcclLibrary library, const ncclUniqueId& id, int rank, int count, const Wait& wait)
       : library_(std::move(library)), cancel_(wait.cancel) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    // NCCL is asked not to block, but it calls the driver, which may.
+    const Watchdog watchdog(
+        2 * wait.timeout, exit_status(Errc::kLauncher),
+        fmt::format("rank {}: NCCL hangs in its start on {}: {}", rank, host_name(), remedy()));
     const ncclResult_t result = library_.comm_init_rank_config(&comm_, count, id, rank, &config);
     try {
       library_.check(result, "starting NCCL", comm_);
@@ -94,11 +108,8 @@ class NcclExchange final : public RankExchange {
         throw Error(Errc::kInternal, fmt::format("stopped while {}", what));
       }
       if (timeout && Clock::now() - start >= *timeout) {
-        throw Error(Errc::kLauncher,
-                    fmt::format("{} took more than {} s: the ranks do not reach each other; "
-                                "NCCL_SOCKET_IFNAME names the interface, NCCL_DEBUG=INFO shows "
-                                "what NCCL tries",
-                                what, timeout->count()));
+        throw Error(Errc::kLauncher, fmt::format("{} on {} took more than {} s: {}", what,
+                                                 host_name(), timeout->count(), remedy()));
       }
       std::this_thread::sleep_for(kPoll);
     }

@@ -122,6 +122,27 @@ std::string numeric(const sockaddr& address) {
   return text.data();
 }
 
+struct Interface {
+  std::string name, address;
+};
+
+// Best first.
+std::vector<Interface> usable_interfaces() {
+  ifaddrs* list = nullptr;
+  check_sys(getifaddrs(&list), "listing the network interfaces", Errc::kLauncher);
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
+  std::vector<std::pair<int, Interface>> found;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (const auto rank = preference(*entry)) {
+      found.emplace_back(*rank, Interface{entry->ifa_name, numeric(*entry->ifa_addr)});
+    }
+  }
+  std::ranges::stable_sort(found, {}, &std::pair<int, Interface>::first);
+  std::vector<Interface> interfaces;
+  for (auto& [rank, interface] : found) interfaces.push_back(std::move(interface));
+  return interfaces;
+}
+
 }  // namespace
 
 TcpListener listen_tcp() {
@@ -144,18 +165,21 @@ TcpListener listen_tcp() {
 }
 
 std::vector<std::string> host_addresses() {
-  ifaddrs* list = nullptr;
-  check_sys(getifaddrs(&list), "listing the network interfaces", Errc::kLauncher);
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
-  std::vector<std::pair<int, std::string>> found;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (const auto rank = preference(*entry)) found.emplace_back(*rank, numeric(*entry->ifa_addr));
-  }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> addresses;
-  for (auto& [rank, text] : found) addresses.push_back(std::move(text));
+  for (const Interface& interface : usable_interfaces()) addresses.push_back(interface.address);
   return addresses;
+}
+
+std::string host_interfaces() noexcept {
+  try {
+    std::string text;
+    for (const Interface& interface : usable_interfaces()) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", interface.name, interface.address);
+    }
+    return text.empty() ? "none" : text;
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 Fd connect_tcp(const std::string& host, int port, std::chrono::milliseconds timeout) {

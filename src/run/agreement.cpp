@@ -7,6 +7,7 @@
 
 #include "base/cancel.hpp"
 #include "base/log.hpp"
+#include "run/failure_report.hpp"
 
 namespace preload::run {
 namespace {
@@ -44,7 +45,10 @@ void say_and_end(Group& group, const AgreedError& error, const Cancel& cancel) {
   const bool names_rank = error.rank() && group.size() > 1;
   const std::string text =
       names_rank ? fmt::format("rank {}: {}", *error.rank(), error.what()) : error.what();
-  if (group.rank() == 0) log::error(text);
+  if (group.rank() == 0) {
+    log::error(text);
+    if (group.size() > 1) write_end_line(exit_status(error.code()), error.rank());
+  }
   try {
     group.barrier({"rank 0 to say why the job ends", cancel, kToSayIt});
   } catch (const Error&) {

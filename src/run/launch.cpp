@@ -57,6 +57,10 @@ Launch check_launch(std::unique_ptr<Group>& group, const cli::ServeOptions& opti
   launch.place = places[self];
   launch.places = places;
   std::ranges::sort(launch.places, {}, &RankPlace::global);
+  launch.tasks.resize(places.size());
+  for (std::size_t task = 0; task < places.size(); ++task) {
+    launch.tasks[static_cast<std::size_t>(places[task].global)] = static_cast<int>(task);
+  }
   const auto refused = attempt([&] {
     const cli::ModelOptions& model = options.model;
     launch.sizes = cli::job_sizes(model, group->size());

@@ -20,6 +20,7 @@ struct Launch {
   std::string job;
   RankPlace place;
   std::vector<RankPlace> places;  // of all ranks, by global rank
+  std::vector<int> tasks;         // what the launcher calls them, by global rank
   ParallelSizes sizes;
   RankCoords coords;
   bool cuda = false;

@@ -2,6 +2,7 @@
 #include "run/rank_job.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -11,6 +12,7 @@
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
+#include "base/prompt_write.hpp"
 #include "cli/draft_options.hpp"
 #include "load/hash_files.hpp"
 #include "load/run_threads.hpp"
@@ -18,11 +20,13 @@
 #include "run/adoption.hpp"
 #include "run/agreement.hpp"
 #include "run/cpu_binding.hpp"
+#include "run/failure_report.hpp"
 #include "run/fill.hpp"
 #include "run/host_share.hpp"
 #include "run/residency_build.hpp"
 #include "run/shared_receipt.hpp"
 #include "run/source_audit.hpp"
+#include "serve/node_watch.hpp"
 
 namespace preload::run {
 namespace {
@@ -31,6 +35,9 @@ namespace {
 // before their own, poorer one could count first.
 constexpr auto kLauncherNotices = std::chrono::seconds(1);
 constexpr std::chrono::hours kSlowestRank{24};
+constexpr std::chrono::milliseconds kAnswers{1000};
+// For a pipe that is full at this moment; the rank serves meanwhile.
+constexpr std::chrono::milliseconds kReadyPatience{2000};
 
 constexpr int kKeeperTimeoutMs = 1000;
 
@@ -120,7 +127,30 @@ void RankJob::take_place() {
     state.model = daemon.role.model.model;
     kept.push_back({daemon.role.endpoint, std::move(state), &daemon.progress});
   }
-  keeper_.emplace(*directory_, kept, launch_.place.node, supervision_);
+  keeper_.emplace(*directory_, kept, launch_.place.node, supervision_,
+                  [this](const std::string& text) { manager_.status(text); });
+  open_health();
+}
+
+int RankJob::local_daemons() const noexcept {
+  int sum = 0;
+  for (const RoleDaemon& daemon : daemons_) sum += daemon.role.local_daemons;
+  return sum;
+}
+
+// Before anything is loaded, so that a port that is taken is said at once.
+void RankJob::open_health() {
+  if (launch_.place.local != 0 || options_.health_port == 0) return;
+  HealthEndpoint::Options health;
+  health.host = options_.health_host;
+  health.port = options_.health_port;
+  health.job = launch_.job;
+  health.expected = local_daemons();
+  health.ending = [this]() -> std::optional<std::string> {
+    const auto end = control_.decided();
+    return end ? std::optional(end->text) : std::nullopt;
+  };
+  health_.emplace(*directory_, std::move(health));
 }
 
 void RankJob::plan() {
@@ -142,6 +172,7 @@ void RankJob::plan() {
     if (daemon->role.role == Role::kTarget) target = &daemon->plan;
     ++daemon;
   }
+  if (health_) health_->expect(local_daemons());
   group_.barrier({"every rank's plan", cancel});
 }
 
@@ -249,6 +280,7 @@ ServeEnd RankJob::serve() {
   {
     const RankControl::Serving serving(control_, servers,
                                        [this] { keeper_->ready([this] { announce(); }); });
+    if (launch_.coords.global == 0) watch_over(daemons.front()->role.endpoint.socket_name());
     supervision_.bound();
     run_threads(static_cast<int>(daemons.size()), [&](int i, const std::atomic<bool>&) {
       const auto role = static_cast<std::size_t>(i);
@@ -260,12 +292,22 @@ ServeEnd RankJob::serve() {
       }
     });
   }
+  // Who asks is not told of sockets that are being closed on request. After a failure it is told
+  // why, for as long as this process lives.
+  if (control_.decided().value_or(ends.front()).cause != ServeEnd::Cause::kFailure) health_.reset();
   for (RoleDaemon* daemon : daemons) daemon->server.reset();
   // What ends the rank ends every role; a request to stop ends one, and the last one's the rank.
   for (const ServeEnd& end : ends) {
     if (end.cause != ServeEnd::Cause::kStopRequested) return end;
   }
   return ends.front();
+}
+
+// A service manager with a watchdog hears that this rank lives for as long as a client could tell.
+void RankJob::watch_over(const std::string& socket_name) {
+  manager_.watch([this, socket_name] {
+    return control_.decided().has_value() || daemon_answers(*directory_, socket_name, kAnswers);
+  });
 }
 
 ServeEnd RankJob::serve(RoleDaemon& daemon) {
@@ -280,20 +322,25 @@ ServeEnd RankJob::serve(RoleDaemon& daemon) {
   return end;
 }
 
-void RankJob::announce() const {
+void RankJob::announce() {
   if (launch_.coords.global != 0) return;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  fmt::print(stderr,
-             "preload: READY model={} job={} ranks={} dp={} pp={} tp={} memory={} "
-             "rank_bytes={} seconds={:.2f} directory={}\n",
-             options_.model.model, launch_.job, launch_.sizes.world(), launch_.sizes.dp,
-             launch_.sizes.pp, launch_.sizes.tp, handle_kind_name(kind_), bytes(), seconds,
-             directory_->path());
+  const std::string line = fmt::format(
+      "preload: READY model={} job={} ranks={} dp={} pp={} tp={} memory={} "
+      "rank_bytes={} seconds={:.2f} directory={}\n",
+      options_.model.model, launch_.job, launch_.sizes.world(), launch_.sizes.dp, launch_.sizes.pp,
+      launch_.sizes.tp, handle_kind_name(kind_), bytes(), seconds, directory_->path());
+  if (!write_promptly(STDERR_FILENO, line, kReadyPatience)) {
+    log::warn("the READY line did not get out: nobody reads stderr");
+  }
+  manager_.ready(
+      fmt::format("serving {} on {} ranks", options_.model.model, launch_.sizes.world()));
 }
 
 int RankJob::conclude(const ServeEnd& end) {
   control_.end(end);  // from here on ending, too, is bounded
+  if (launch_.coords.global == 0) manager_.stopping();
   switch (end.cause) {
     case ServeEnd::Cause::kStopRequested:
     case ServeEnd::Cause::kJobStop:
@@ -314,7 +361,9 @@ int RankJob::conclude(const ServeEnd& end) {
   const JobFailure failure = control_.failure().value_or(own_failure(end.status, end.text));
   leave_tombstone(failure, code_of_status(failure.status));
   // What rank 0 cannot log any more, the next one does.
-  if (failure.lost && failure.rank == 0 && launch_.coords.global == 1) log::error(failure.text);
+  if (failure.lost && failure.rank == 0 && launch_.coords.global == 1) {
+    report_failure(failure, launch_.tasks);
+  }
   let_launcher_see(failure);
   return failure.status;
 }

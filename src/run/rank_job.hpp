@@ -20,6 +20,8 @@
 #include "run/role_daemon.hpp"
 #include "run/state_keeper.hpp"
 #include "run/supervision.hpp"
+#include "serve/health_endpoint.hpp"
+#include "serve/service_manager.hpp"
 
 namespace preload::run {
 
@@ -45,7 +47,10 @@ class RankJob {
   ServeEnd serve();
   ServeEnd serve(RoleDaemon& daemon);    // until its server ends
   std::uint64_t bytes() const noexcept;  // of all roles
-  void announce() const;
+  int local_daemons() const noexcept;
+  void watch_over(const std::string& socket_name);
+  void open_health();  // on the node's first rank, where it is asked for
+  void announce();
 
   int conclude(const ServeEnd& end);
   JobFailure own_failure(int status, const std::string& text) const;
@@ -64,7 +69,9 @@ class RankJob {
   std::optional<SocketDir> directory_;
   std::list<RoleDaemon> daemons_;
   std::atomic<std::size_t> roles_served_ = 0;
+  ServiceManager manager_;
   std::optional<StateKeeper> keeper_;
+  std::optional<HealthEndpoint> health_;
 };
 
 }  // namespace preload::run

@@ -43,7 +43,7 @@ int serve(const cli::ServeOptions& options, const Launcher& launcher) {
   try {
     const Launch launch = check_launch(group, options, launcher, control.cancel());
     log::set_rank(launch.coords.global, role_name(Role::kTarget));
-    Supervision supervision(*group, std::move(events), control.cancel());
+    Supervision supervision(*group, std::move(events), control.cancel(), launch.tasks);
     return RankJob(options, launcher, launch, *group, control, supervision).run();
   } catch (const AgreedError& error) {
     // RankJob lets none out: it has a channel to say it by.

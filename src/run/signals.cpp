@@ -18,12 +18,24 @@ namespace {
 // A launcher may pass on what the kernel delivered too: signals this close are one request.
 constexpr auto kOneRequest = std::chrono::seconds(1);
 
+// Launchers keep SIGTERM and SIGINT to themselves and end their ranks the hard way, but pass these
+// two on as they are.
+int meant_signal(int signal) noexcept {
+  switch (signal) {
+    case SIGUSR1:
+      return SIGTERM;
+    case SIGUSR2:
+      return SIGINT;
+  }
+  return signal;
+}
+
 }  // namespace
 
 SignalWatch::SignalWatch(std::function<void(int)> on_first) : on_first_(std::move(on_first)) {
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&set, signal);
   check_sys(-pthread_sigmask(SIG_BLOCK, &set, nullptr), "blocking signals");
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error, with a message for all ranks
@@ -48,7 +60,7 @@ void SignalWatch::run() {
     if ((polled[1].revents & POLLIN) != 0) return;
     signalfd_siginfo info{};
     if (read(signals_.get(), &info, sizeof info) != sizeof info) continue;
-    const int signal = static_cast<int>(info.ssi_signo);
+    const int signal = meant_signal(static_cast<int>(info.ssi_signo));
     if (!first) {
       first = Clock::now();
       on_first_(signal);

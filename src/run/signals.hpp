@@ -9,9 +9,10 @@
 
 namespace preload::run {
 
-// SIGINT, SIGTERM and SIGHUP as calls on a thread of their own. They are blocked in the thread that
-// constructs this, and so in all that it starts later: build it first. A signal more than a second
-// after the first ends the process at once with 128 + its number. SIGPIPE is ignored.
+// SIGINT, SIGTERM and SIGHUP as calls on a thread of their own; SIGUSR1 stands for SIGTERM and
+// SIGUSR2 for SIGINT. They are blocked in the thread that constructs this, and so in all that it
+// starts later: build it first. A signal more than a second after the first ends the process at
+// once with 128 + its number. SIGPIPE is ignored.
 class SignalWatch {
  public:
   explicit SignalWatch(std::function<void(int)> on_first);

@@ -19,8 +19,14 @@ constexpr auto kTurn = std::chrono::milliseconds(500);
 }  // namespace
 
 StateKeeper::StateKeeper(const SocketDir& directory, const std::vector<Kept>& roles, int node,
-                         Supervision& supervision, std::chrono::milliseconds stalled_after)
-    : directory_(directory), node_(node), supervision_(supervision), line_(STDERR_FILENO) {
+                         Supervision& supervision,
+                         std::function<void(const std::string&)> on_summary,
+                         std::chrono::milliseconds stalled_after)
+    : directory_(directory),
+      node_(node),
+      supervision_(supervision),
+      on_summary_(std::move(on_summary)),
+      line_(STDERR_FILENO) {
   for (const Kept& kept : roles) {
     Watched& role = roles_.emplace_back(kept, stalled_after);
     role.kept.state.state = "LOADING";
@@ -134,7 +140,9 @@ void StateKeeper::tell(const RankProgress& own, std::chrono::steady_clock::time_
   }
   const LoadSummary summary = summarise(ranks, node_);
   if (summary.bytes < summary.total_bytes) {
-    line_.show(describe(summary), now);
+    const std::string text = describe(summary);
+    line_.show(text, now);
+    if (on_summary_) on_summary_(text);
   } else {
     line_.end();
   }

@@ -32,10 +32,11 @@ class StateKeeper {
     LoadProgress* progress = nullptr;
   };
 
-  // Writes LOADING for each; `node` is the rank's. A read is stalled after `stalled_after`.
-  // `directory` and `supervision` outlive it.
+  // Writes LOADING for each; `node` is the rank's. Rank 0's keeper calls `on_summary` twice a
+  // second with how far the job is. A read is stalled after `stalled_after`. `directory` and
+  // `supervision` outlive it.
   StateKeeper(const SocketDir& directory, const std::vector<Kept>& roles, int node,
-              Supervision& supervision,
+              Supervision& supervision, std::function<void(const std::string&)> on_summary = {},
               std::chrono::milliseconds stalled_after = std::chrono::seconds(10));
   ~StateKeeper();
   StateKeeper(const StateKeeper&) = delete;
@@ -69,6 +70,7 @@ class StateKeeper {
   const SocketDir& directory_;
   const int node_;
   Supervision& supervision_;
+  const std::function<void(const std::string&)> on_summary_;
   ProgressLine line_;
   std::mutex files_;  // of the files, and of what follows
   std::list<Watched> roles_;

@@ -3,29 +3,22 @@
 
 #include <utility>
 
-#include "base/log.hpp"
 #include "run/agreement.hpp"
+#include "run/failure_report.hpp"
 
 namespace preload::run {
-namespace {
 
-constexpr int kFirstSignalStatus = 129;
-
-void log_failure(const JobFailure& failure) {
-  if (failure.status >= kFirstSignalStatus) {
-    log::warn(describe(failure));
-  } else {
-    log::error(describe(failure));
-  }
-}
-
-}  // namespace
-
-Supervision::Supervision(Group& group, JobEvents events, const Cancel& cancel)
+Supervision::Supervision(Group& group, JobEvents events, const Cancel& cancel,
+                         const std::vector<int>& tasks)
     : rank_(group.rank()), events_(std::move(events)) {
   if (group.size() == 1) return;
   std::optional<Error> failed;
-  if (rank_ == 0) failed = attempt([&] { hub_.emplace(group.size(), log_failure); });
+  if (rank_ == 0) {
+    failed = attempt([&] {
+      hub_.emplace(group.size(),
+                   [tasks](const JobFailure& failure) { report_failure(failure, tasks); });
+    });
+  }
   agree(group, failed, {"rank 0 to open the job channel", cancel});
   const std::string address = group.broadcast(hub_ ? encode(hub_->address()) : std::string(), 0,
                                               {"the address of the job channel", cancel});

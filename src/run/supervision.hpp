@@ -14,8 +14,10 @@ namespace preload::run {
 // This rank's end of the job channel, and on rank 0 the hub. A world of one listens nowhere.
 class Supervision {
  public:
-  // Collective: returns when every rank is connected, or throws on all ranks.
-  Supervision(Group& group, JobEvents events, const Cancel& cancel);
+  // Collective: returns when every rank is connected, or throws on all ranks. `tasks`: see
+  // report_failure.
+  Supervision(Group& group, JobEvents events, const Cancel& cancel,
+              const std::vector<int>& tasks = {});
 
   void set_progress(const RankProgress& progress) noexcept;
   std::vector<RankProgress> progress() const;  // of the whole job; empty but on rank 0 of several

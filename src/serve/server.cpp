@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/log.hpp"
+#include "serve/artifact_store.hpp"
 #include "serve/connect.hpp"
 #include "serve/holding.hpp"
 #include "serve/lease_limit.hpp"
@@ -58,6 +59,7 @@ struct Server::State final : SessionHandler {
     refuse(session, error);
   }
   void handle_attach(Session& session, wire::Frame frame);
+  void handle_put_artifact(Session& session, wire::Frame frame);
   void handle_stop(Session& session, const wire::StopRequest& request);
   void after_release();
   std::optional<ServeEnd> take_wishes();
@@ -69,6 +71,7 @@ struct Server::State final : SessionHandler {
   std::size_t max_leases;
   Holding holding;
   const KeeperUse keeper_use;
+  ArtifactStore artifacts;
   SessionLoop loop;
   std::optional<KeeperLink> keeper;
   std::function<void()> on_job_stop, on_released;
@@ -85,8 +88,9 @@ std::optional<ServeEnd> Server::State::take_wishes() {
 }
 
 void Server::State::handle(Session& session, wire::Frame frame) {
-  if (frame.type != wire::Type::kAttach && !frame.fds.empty())
-    throw Error(Errc::kProtocol, "only attach comes with a descriptor");
+  const bool takes_fd = frame.type == wire::Type::kAttach || frame.type == wire::Type::kPutArtifact;
+  if (!takes_fd && !frame.fds.empty())
+    throw Error(Errc::kProtocol, "only attach and put_artifact come with a descriptor");
   switch (frame.type) {
     case wire::Type::kHello:
       wire::hello_request_from_json(frame.body);
@@ -105,6 +109,15 @@ void Server::State::handle(Session& session, wire::Frame frame) {
       const auto request = wire::release_request_from_json(frame.body);
       const auto reply = holding.release(request, session.peer());
       session.answer(frame.type, wire::to_json(reply));
+      return;
+    }
+    case wire::Type::kPutArtifact:
+      handle_put_artifact(session, std::move(frame));
+      return;
+    case wire::Type::kGetArtifact: {
+      std::vector<Fd> fds;
+      const auto reply = artifacts.get(wire::get_artifact_request_from_json(frame.body), fds);
+      session.answer_owned(frame.type, wire::to_json(reply), std::move(fds));
       return;
     }
     case wire::Type::kStop:
@@ -133,6 +146,14 @@ void Server::State::handle_attach(Session& session, wire::Frame frame) {
   } catch (const wire::PeerError& refusal) {
     turn_away(session, refusal);
   }
+}
+
+void Server::State::handle_put_artifact(Session& session, wire::Frame frame) {
+  const auto request = wire::put_artifact_request_from_json(frame.body);
+  if (frame.fds.size() != 1)
+    throw Error(Errc::kProtocol, "put_artifact must come with one descriptor, of its content");
+  const auto reply = artifacts.put(request, std::move(frame.fds.front()));
+  session.answer(frame.type, wire::to_json(reply));
 }
 
 void Server::State::handle_stop(Session& session, const wire::StopRequest& request) {

@@ -20,6 +20,22 @@ class Linking(harness.Case):
         wrong = [name for name in names if any(part in name for part in FOREIGN)]
         self.assertEqual(wrong, [])
 
+    def test_the_client_library_exports_the_released_symbols_and_no_other(self):
+        listed = subprocess.run(
+            ["nm", "-D", "--defined-only", os.environ["PRELOAD_CLIENT_LIBRARY"]],
+            capture_output=True, text=True, check=True,
+        ).stdout  # fmt: skip
+        symbols = [line.split()[2] for line in listed.splitlines() if line.split()[1] == "T"]
+        expected = (harness.REPOSITORY / "tests/fixtures/client_symbols.txt").read_text().split()
+        self.assertEqual(sorted(symbols), [f"{name}@@PRELOAD_CLIENT_1" for name in expected])
+
+    def test_the_client_library_links_the_c_and_cpp_libraries_and_libcrypto_alone(self):
+        library = os.environ["PRELOAD_CLIENT_LIBRARY"]
+        listed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
+        needed = {line.split("[")[1].split(".so")[0] for line in listed.splitlines() if "(NEEDED)" in line}
+        if not harness.SANITIZED:
+            self.assertLessEqual(needed, {"libc", "libm", "libstdc++", "libgcc_s", "libcrypto", "ld-linux-x86-64"})
+
     def test_a_plan_of_64_ranks_takes_no_launcher_and_no_library(self):
         model = make_llama(self.root / "model", "--hidden", 128, "--heads", 8, "--kv-heads", 8, "--layers", 2)
         plan = json.loads(harness.run("plan", "--model", model, "--ranks", 64, "-tp", 8, "--json"))

@@ -47,6 +47,29 @@ TEST_F(Wrapper, ViewsATensor) {
   EXPECT_FALSE(attachment.find("absent"));
 }
 
+std::string as_text(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST_F(Wrapper, ReadsATensorWhateverItsStrides) {
+  const Attachment attachment(options());
+  EXPECT_EQ(as_text(attachment.read(attachment.at("w"))), bytes_of_w());
+  std::vector<float> transposed;
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 3; ++j) transposed.push_back(static_cast<float>(10 * i + j));
+  }
+  EXPECT_EQ(as_text(attachment.read(attachment.at("strided"))), bytes_of(transposed));
+  EXPECT_TRUE(attachment.read(attachment.at("empty")).empty());
+}
+
+TEST_F(Wrapper, RefusesToReadATensorIntoAPlaceOfAnotherSize) {
+  const Attachment attachment(options());
+  std::byte small[1];
+  EXPECT_EQ(preload_read_tensor(attachment.get(), 0, small, sizeof(small)), PRELOAD_E_USAGE);
+  EXPECT_THAT(preload_last_error(),
+              ::testing::HasSubstr("w is 30 bytes in row-major order, not 1"));
+}
+
 TEST_F(Wrapper, ThrowsWithStatusAndText) {
   const Attachment attachment(options());
   try {

@@ -26,7 +26,8 @@ class Environment {
     for (const char* name :
          {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_RANK",
           "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID",
-          "SLURM_JOB_ID", "PMI_RANK", "PMI_FD", "PMIX_SECURITY_MODE"}) {
+          "SLURM_JOB_ID", "PMI_RANK", "PMI_SIZE", "PMI_FD", "MPI_LOCALRANKID",
+          "PMIX_SECURITY_MODE"}) {
       const char* value = std::getenv(name);
       before_.emplace_back(name, value == nullptr ? "" : value);
       unsetenv(name);
@@ -50,6 +51,20 @@ TEST(Launcher, IsNoneInAPlainShell) {
   const Environment environment;
   EXPECT_EQ(detect_launcher().kind, Launcher::Kind::kNone);
   EXPECT_EQ(detect_launcher().size, 1);
+}
+
+TEST(Launcher, KnowsTheMpiexecOfOtherMpis) {
+  const Environment environment{{"PMI_SIZE", "4"}, {"PMI_RANK", "3"}, {"MPI_LOCALRANKID", "1"}};
+  const Launcher launcher = detect_launcher();
+  EXPECT_EQ(launcher.kind, Launcher::Kind::kPmi);
+  EXPECT_EQ(launcher.size, 4);
+  EXPECT_EQ(launcher.rank, 3);
+  EXPECT_EQ(launcher.local_rank, 1);
+}
+
+TEST(Launcher, IsNoneForOneProcessOfAnotherMpi) {
+  const Environment environment{{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}};
+  EXPECT_EQ(detect_launcher().kind, Launcher::Kind::kNone);
 }
 
 TEST(Launcher, KnowsOpenMpisMpirun) {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/failure_report.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/log.hpp"
+
+namespace preload::run {
+namespace {
+
+constexpr int kFirstSignalStatus = 129;
+
+}  // namespace
+
+void write_end_line(int status, std::optional<int> rank, std::optional<int> lost_task) {
+  std::string line = fmt::format("preload: END status={}", status);
+  if (rank) line += fmt::format(" rank={}", *rank);
+  if (lost_task) line += fmt::format(" task={} lost", *lost_task);
+  line += '\n';
+  // In one piece: other ranks write to the same stream. There is nobody left to tell of a failure.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+void report_failure(const JobFailure& failure, const std::vector<int>& tasks) {
+  if (failure.status >= kFirstSignalStatus) {
+    log::warn(describe(failure));
+  } else {
+    log::error(describe(failure));
+  }
+  std::optional<int> lost_task;
+  if (failure.lost) {
+    lost_task = tasks.empty() ? failure.rank : tasks.at(static_cast<std::size_t>(failure.rank));
+  }
+  write_end_line(failure.status, failure.rank, lost_task);
+}
+
+}  // namespace preload::run
