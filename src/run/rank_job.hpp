@@ -50,6 +50,7 @@ class RankJob {
   int local_daemons() const noexcept;
   void watch_over(const std::string& socket_name);
   void open_health();  // on the node's first rank, where it is asked for
+  void admitted(RoleDaemon& daemon);
   void announce();
 
   int conclude(const ServeEnd& end);
@@ -68,7 +69,7 @@ class RankJob {
   HandleKind kind_;
   std::optional<SocketDir> directory_;
   std::list<RoleDaemon> daemons_;
-  std::atomic<std::size_t> roles_served_ = 0;
+  std::atomic<std::size_t> roles_served_ = 0, roles_to_admit_ = 0;
   ServiceManager manager_;
   std::optional<StateKeeper> keeper_;
   std::optional<HealthEndpoint> health_;
