@@ -114,6 +114,8 @@ constexpr auto kExamples = std::to_array<Example>({
     {"keeper", "Beside the daemons of a node, until it is stopped:", "preload keeper --stay"},
     {"keeper", "As a step of its own in a job, one for each node:",
      "srun --overlap --ntasks-per-node=1 preload keeper --orphan-timeout 120"},
+    {"serve", "Take the place of the daemon that serves, after an upgrade or with another model:",
+     "preload serve --model /models/qwen3-8b --replace"},
     {"serve", "Fail rather than serve without a keeper:",
      "preload serve --model /models/qwen3-8b --keeper require"},
     {"doctor", "Would this model be served here?",

@@ -30,7 +30,8 @@ class Messages(unittest.TestCase):
     def test_every_quoted_message_is_one_of_ours(self):
         said = "\n".join(all_texts())
         seen = 0
-        for page, heading in (("troubleshooting.md", "## What preload says"), ("operations.md", "## What the log says")):
+        pages = {"troubleshooting.md": "## What preload says", "operations.md": "## What the log says"}
+        for page, heading in pages.items():
             for message in quoted(section((SOURCE / "docs" / page).read_text(), heading)):
                 for part in message.split("…"):
                     if part.strip(" :,;.-"):
@@ -67,9 +68,10 @@ class Names(unittest.TestCase):
             for name in set(re.findall(r"\b(PRELOAD_[A-Z][A-Z_]*[A-Z])\b", page.read_text())):
                 self.assertRegex(known, rf"\b{name}\b", page.name)
 
-    def test_every_metric_is_in_the_docs_and_no_other(self):
+    def test_every_metric_that_the_operators_page_names_is_served(self):
         served = set(re.findall(r'"(preload_[a-z_]+)"', (SOURCE / "src/serve/metrics.cpp").read_text()))
-        named = set(re.findall(r"`(preload_[a-z_]+)`", section((SOURCE / "docs/operations.md").read_text(), "## Watch")))
+        watch = section((SOURCE / "docs/operations.md").read_text(), "## Watch")
+        named = set(re.findall(r"`(preload_[a-z_]+)`", watch))
         self.assertTrue(named)
         self.assertLessEqual(named, served)
 

@@ -32,7 +32,8 @@ class Containers(harness.Case):
 
     def in_client(self, *arguments, status=0):
         words = [*self.client, harness.BIN, *map(str, arguments), "--weight-cache-socket-dir", containers.SHARED]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=harness.COMMAND_S, env=harness.environment())
+        done = subprocess.run(words, capture_output=True, text=True, timeout=harness.COMMAND_S,
+                              env=harness.environment())  # fmt: skip
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stdout
 
