@@ -69,6 +69,13 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"reads-in-flight", "", "N", "serve",
      "reads in flight of a node on one file system, shared out among its ranks [32 on network file "
      "systems, any number on others]"},
+    {"replace", "", "", "serve",
+     "take the place of the daemons that run there, which serve until this job does; the same "
+     "weights are taken over, others loaded beside them"},
+    {"drain", "", "SECONDS", "serve",
+     "with --replace: where others do not fit beside them, let the old weights go first, when "
+     "their "
+     "clients have, and wait for these so long"},
     {"keeper", "", "WHEN", "serve",
      "deposit what is served in the directory's keeper, which has it for a successor: auto (if one "
      "runs), require or off [auto]"},

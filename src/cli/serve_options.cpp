@@ -272,6 +272,10 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   serve.nccl_library = options.text("nccl-library").value_or("");
   serve.threads = options.number("reader-threads", 1).value_or(0);
   serve.reads_in_flight = options.number("reads-in-flight", 1);
+  serve.replace = options.has("replace");
+  serve.drain_s = options.seconds("drain");
+  if (serve.drain_s && !serve.replace)
+    throw Error(Errc::kUsage, "--drain is for --replace: it drains the daemon that is replaced");
   serve.keeper = keeper_option(options, serve.export_kind);
   serve.allow_uids = allow_uids_option(options);
   serve.log_level = log_level_option(options);

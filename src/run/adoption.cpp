@@ -180,7 +180,7 @@ void decline(const SocketDir& directory, RoleDaemon& daemon) {
   if (!daemon.offer) return;
   Package offer = std::exchange(daemon.offer, std::nullopt).value();
   daemon.generation = offer.generations.front().generation + 1;
-  if (daemon.offered_by_keeper) {
+  if (!daemon.predecessor) {
     try {
       const Fd socket = connect_to(directory, std::string(kKeeperSocket), kKeeperTimeoutMs);
       wire::call_withdraw(socket.get(), daemon.role.endpoint.stem(), kKeeperTimeoutMs);
@@ -188,6 +188,10 @@ void decline(const SocketDir& directory, RoleDaemon& daemon) {
       log::warn(fmt::format("the keeper was not told to let go of {}: {}",
                             daemon.role.endpoint.device, error.what()));
     }
+  }
+  if (daemon.predecessor) {
+    daemon.inheritance = {std::move(offer.generations), std::move(offer.leases)};
+    return;
   }
   LeaseTable open;
   for (Lease& lease : offer.leases) open.add(std::move(lease));
@@ -199,7 +203,7 @@ void decline(const SocketDir& directory, RoleDaemon& daemon) {
 }  // namespace
 
 void find_offer(const SocketDir& directory, const cli::ServeOptions& options, RoleDaemon& daemon) {
-  if (!daemon.is_here() || options.keeper == KeeperUse::kOff) return;
+  if (!daemon.is_here() || daemon.predecessor || options.keeper == KeeperUse::kOff) return;
   try {
     const Fd socket =
         connect_to(directory, std::string(kKeeperSocket), kKeeperTimeoutMs, options.allow_uids);
@@ -209,7 +213,6 @@ void find_offer(const SocketDir& directory, const cli::ServeOptions& options, Ro
     if (!is_same_place(package.generations.front().endpoint, daemon.role.endpoint))
       throw Error(Errc::kProtocol, "the keeper sent what is of another place");
     daemon.offer = std::move(package);
-    daemon.offered_by_keeper = true;
   } catch (const Error& error) {
     // No keeper, or nothing kept: the usual start.
     if (error.code() != Errc::kUnavailable) log::warn(fmt::format("keeper: {}", error.what()));

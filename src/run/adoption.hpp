@@ -12,7 +12,8 @@
 
 namespace preload::run {
 
-// What the keeper has of the role's place, for `daemon` to consider; none in most starts.
+// What the keeper has of the role's place, for `daemon` to consider; none in most starts. The
+// daemon that it replaces has made its own offer.
 void find_offer(const SocketDir& directory, const cli::ServeOptions& options, RoleDaemon& daemon);
 
 // Collective, once the role is planned. Every rank that holds some of the role takes over what was

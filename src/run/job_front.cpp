@@ -33,6 +33,7 @@ void JobFront::open(const SocketDir& directory, int expected) {
   health.port = options_.health_port;
   health.job = launch_.job;
   health.expected = expected;
+  health.successor = options_.replace;
   health.ending = [this]() -> std::optional<std::string> {
     const auto end = control_.decided();
     return end ? std::optional(end->text) : std::nullopt;

@@ -24,6 +24,7 @@
 #include "run/residency_build.hpp"
 #include "run/shared_receipt.hpp"
 #include "run/source_audit.hpp"
+#include "run/succession.hpp"
 
 namespace preload::run {
 namespace {
@@ -37,6 +38,11 @@ constexpr int kKeeperTimeoutMs = 1000;
 
 HandleKind handle_kind(const cli::ServeOptions& options, const Launch& launch) {
   return launch.cuda ? options.export_kind : HandleKind::kHost;
+}
+
+// What ends the rank ends every role; these end one, and the last one's the rank.
+bool ends_one_role(const ServeEnd& end) noexcept {
+  return end.cause == ServeEnd::Cause::kStopRequested || end.cause == ServeEnd::Cause::kHandedOver;
 }
 
 // A failure of another rank comes with its exit status alone.
@@ -87,6 +93,7 @@ ServeEnd RankJob::work() {
   take_place();
   plan();
   adopt();
+  make_room(group_, options_, launch_, kind_, daemons_, control_.cancel());
   allocate();
   for (RoleDaemon& daemon : daemons_) {
     if (!daemon.adopted) load(daemon);
@@ -113,13 +120,14 @@ void RankJob::take_place() {
   for (RankRole& role : rank_roles(options_, launch_)) {
     RoleDaemon& daemon = daemons_.emplace_back(std::move(role));
     if (!daemon.is_here()) continue;
-    daemon.lock = take_lock(*directory_, daemon.role.endpoint);
+    take_place_of(*directory_, options_, daemon);
     StateFile state;
     state.job = launch_.job;
     state.global_rank = launch_.coords.global;
     state.local_size = daemon.role.local_daemons;
     state.model = daemon.role.model.model;
-    kept.push_back({daemon.role.endpoint, std::move(state), &daemon.progress});
+    kept.push_back(
+        {daemon.role.endpoint, std::move(state), &daemon.progress, daemon.predecessor.has_value()});
   }
   keeper_.emplace(*directory_, kept, launch_.place.node, supervision_,
                   [this](const std::string& text) { front_.progress(text); });
@@ -246,19 +254,21 @@ ServeEnd RankJob::serve() {
     ServerOptions options;
     options.sessions.allow_uids = options_.allow_uids;
     options.keeper = options_.keeper;
+    options.lock = daemon.lock.get();
+    options.predecessor = daemon.predecessor ? &*daemon.predecessor : nullptr;
     daemon.server = std::make_unique<Server>(*directory_, std::move(*daemon.residency),
                                              std::move(options), std::move(daemon.inheritance));
     daemon.server->deposit();
+    daemon.server->on_admitted([this, &daemon] { admitted(daemon); });
     daemon.server->on_job_stop([this] { supervision_.request_stop(); });
     daemon.server->on_released([&daemon] { daemon.memory.reset(); });
     daemons.push_back(&daemon);
     servers.push_back(daemon.server.get());
   }
-  roles_served_ = daemons.size();
+  roles_served_ = roles_to_admit_ = daemons.size();
   std::vector<ServeEnd> ends(daemons.size());
   {
-    const RankControl::Serving serving(
-        control_, servers, [this] { keeper_->ready([this] { front_.ready(kind_, bytes()); }); });
+    const RankControl::Serving serving(control_, servers, [] {});
     front_.watch(daemons.front()->role.endpoint.socket_name());
     supervision_.bound();
     run_threads(static_cast<int>(daemons.size()), [&](int i, const std::atomic<bool>&) {
@@ -277,29 +287,45 @@ ServeEnd RankJob::serve() {
     front_.close_health();
   }
   for (RoleDaemon* daemon : daemons) daemon->server.reset();
-  // What ends the rank ends every role; a request to stop ends one, and the last one's the rank.
   for (const ServeEnd& end : ends) {
-    if (end.cause != ServeEnd::Cause::kStopRequested) return end;
+    if (!ends_one_role(end)) return end;
   }
   return ends.front();
 }
 
 ServeEnd RankJob::serve(RoleDaemon& daemon) {
   ServeEnd end = daemon.server->run();
-  if (end.cause != ServeEnd::Cause::kStopRequested || --roles_served_ == 0) return end;
+  if (!ends_one_role(end) || --roles_served_ == 0) return end;
   // The other roles go on, and this one's place is free.
   control_.forget(*daemon.server);
   daemon.server.reset();
   daemon.memory.reset();
-  keeper_->stopped(daemon.role.endpoint);
+  if (end.cause == ServeEnd::Cause::kHandedOver) {
+    keeper_->handed_over(daemon.role.endpoint);
+  } else {
+    keeper_->stopped(daemon.role.endpoint);
+  }
   daemon.lock.reset();
   return end;
+}
+
+// On the role's own loop, once it answers attaches.
+void RankJob::admitted(RoleDaemon& daemon) {
+  note_holder(daemon.lock);
+  daemon.next_lock.reset();
+  if (--roles_to_admit_ > 0) return;
+  end_left_over(*directory_, options_, daemons_);
+  keeper_->ready([this] { front_.ready(kind_, bytes()); });
 }
 
 int RankJob::conclude(const ServeEnd& end) {
   control_.end(end);  // from here on ending, too, is bounded
   front_.stopping();
   switch (end.cause) {
+    case ServeEnd::Cause::kHandedOver:
+      for (const RoleDaemon& daemon : daemons_) keeper_->handed_over(daemon.role.endpoint);
+      supervision_.bye();
+      return end.status;
     case ServeEnd::Cause::kStopRequested:
     case ServeEnd::Cause::kJobStop:
       if (keeper_) keeper_->stopped();

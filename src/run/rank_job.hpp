@@ -47,6 +47,7 @@ class RankJob {
   ServeEnd serve(RoleDaemon& daemon);    // until its server ends
   std::uint64_t bytes() const noexcept;  // of all roles
   int local_daemons() const noexcept;
+  void admitted(RoleDaemon& daemon);
 
   int conclude(const ServeEnd& end);
   JobFailure own_failure(int status, const std::string& text) const;
@@ -63,7 +64,7 @@ class RankJob {
   HandleKind kind_;
   std::optional<SocketDir> directory_;
   std::list<RoleDaemon> daemons_;
-  std::atomic<std::size_t> roles_served_ = 0;
+  std::atomic<std::size_t> roles_served_ = 0, roles_to_admit_ = 0;
   JobFront front_;
   std::optional<StateKeeper> keeper_;
 };

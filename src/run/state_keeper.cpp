@@ -30,7 +30,7 @@ StateKeeper::StateKeeper(const SocketDir& directory, const std::vector<Kept>& ro
   for (const Kept& kept : roles) {
     Watched& role = roles_.emplace_back(kept, stalled_after);
     role.kept.state.state = "LOADING";
-    write_state(directory_, role.kept.endpoint, role.kept.state);
+    if (!role.kept.succeeds) write_state(directory_, role.kept.endpoint, role.kept.state);
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -48,7 +48,7 @@ void StateKeeper::stop_thread() {
 
 // The daemon's work does not hang on this file: a full disk is worth a warning.
 void StateKeeper::write(Watched& role) noexcept {
-  if (role.gone) return;
+  if (role.gone || role.kept.succeeds) return;
   try {
     write_state(directory_, role.kept.endpoint, role.kept.state);
   } catch (const std::exception& error) {
@@ -60,7 +60,7 @@ void StateKeeper::write(Watched& role) noexcept {
 }
 
 void StateKeeper::remove(Watched& role) noexcept {
-  if (std::exchange(role.gone, true)) return;
+  if (std::exchange(role.gone, true) || role.kept.succeeds) return;
   try {
     remove_state(directory_, role.kept.endpoint);
   } catch (const Error& error) {
@@ -85,6 +85,7 @@ void StateKeeper::run() {
     const std::lock_guard files(files_);
     for (Watched& role : roles_) {
       if (role.gone) continue;  // its progress may be gone too
+      role.kept.succeeds = false;
       role.kept.state.state = "READY";
       role.kept.state.progress = {};
       role.kept.state.progress.bytes = role.kept.state.progress.total_bytes =
@@ -179,6 +180,13 @@ void StateKeeper::stopped(const Endpoint& endpoint) {
   const std::lock_guard files(files_);
   for (Watched& role : roles_) {
     if (role.kept.endpoint.stem() == endpoint.stem()) remove(role);
+  }
+}
+
+void StateKeeper::handed_over(const Endpoint& endpoint) {
+  const std::lock_guard files(files_);
+  for (Watched& role : roles_) {
+    if (role.kept.endpoint.stem() == endpoint.stem()) role.gone = true;
   }
 }
 

@@ -30,6 +30,7 @@ class StateKeeper {
     Endpoint endpoint;
     StateFile state;
     LoadProgress* progress = nullptr;
+    bool succeeds = false;  // until READY the file is that of the daemon that is replaced
   };
 
   // Writes LOADING for each; `node` is the rank's. Rank 0's keeper calls `on_summary` twice a
@@ -45,8 +46,9 @@ class StateKeeper {
   // Does not block: READY is written by the thread, which then calls `published`.
   void ready(std::function<void()> published);
   void failed(std::string_view code, const std::string& text, int exit_status);  // the tombstones
-  void stopped();                          // after a requested stop: the files go
-  void stopped(const Endpoint& endpoint);  // the same for one role; the others stay
+  void stopped();                              // after a requested stop: the files go
+  void stopped(const Endpoint& endpoint);      // the same for one role; the others stay
+  void handed_over(const Endpoint& endpoint);  // the file is its successor's
 
  private:
   // A role and what is known of its load.

@@ -203,7 +203,8 @@ std::vector<wire::LeaseStatus> Holding::take_missing(Holding& other, std::vector
 
 PackageView Holding::package_view() const {
   PackageView view;
-  view.generations.push_back(&residency_);
+  if (!released_) view.generations.push_back(&residency_);
+  view.generation = residency_.generation;
   for (const Residency& residency : older_) view.generations.push_back(&residency);
   view.leases = &leases_;
   view.draining = draining_;
@@ -211,7 +212,7 @@ PackageView Holding::package_view() const {
 }
 
 void Holding::drain(bool draining) {
-  if (released_) return;
+  if (released_ || draining_ == draining) return;
   draining_ = draining;
   free_if_due();
 }

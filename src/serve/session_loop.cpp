@@ -174,6 +174,18 @@ std::size_t SessionLoop::busy_sessions(int except) const noexcept {
   }));
 }
 
+void SessionLoop::answer(int fd, wire::Type type, std::string_view body, std::vector<Fd> fds) {
+  const auto it = sessions_.find(fd);
+  if (it == sessions_.end()) return;
+  it->second.answer_owned(type, body, std::move(fds));
+  try {
+    after(it->second);
+  } catch (const Error& error) {
+    log::debug(fmt::format("lost a connection: {}", error.what()));
+    drop(fd);
+  }
+}
+
 void SessionLoop::accept_some() {
   for (int i = 0; i < kAcceptBatch && listener_; ++i)
     if (!accept_one()) return;

@@ -61,6 +61,8 @@ class SessionLoop {
   // Closes none of them: those without a request or an answer under way.
   std::vector<Fd> take_idle_sockets();
   std::size_t busy_sessions(int except) const noexcept;
+  // An answer that was not ready when its request was handled.
+  void answer(int fd, wire::Type type, std::string_view body, std::vector<Fd> fds);
 
  private:
   void control(int operation, int fd, std::uint32_t events);
