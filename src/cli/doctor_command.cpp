@@ -81,8 +81,10 @@ Checks examine(const ParsedOptions& options, const Launcher& launcher,
                const doctor::Variables& variables) {
   const std::string directory = options.text("weight-cache-socket-dir").value_or("");
   const std::optional<bool> device = device_option(options);
+  doctor::DriverPaths paths;
+  paths.nccl = options.text("nccl-library").value_or(paths.nccl);
   const doctor::GpuFacts gpus =
-      device.value_or(true) ? doctor::gather_gpu_facts() : doctor::GpuFacts{};
+      device.value_or(true) ? doctor::gather_gpu_facts(paths) : doctor::GpuFacts{};
   const doctor::MachineFacts machine = doctor::gather_machine_facts();
   const bool has_gpus = !gpus.visible.empty();
   const int ranks_here = ranks_of_this_node(variables);
@@ -104,6 +106,7 @@ Checks examine(const ParsedOptions& options, const Launcher& launcher,
   }
   if (has_gpus) {
     checks.push_back(check_compute_mode(gpus, variables));
+    checks.push_back(check_nccl(gpus, paths.nccl));
     append(checks, check_gpu_memory(gpus, plan.rank_bytes, doctor::describe_process));
   }
   append(checks, std::move(plan.checks));

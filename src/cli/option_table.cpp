@@ -63,7 +63,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "what several ranks need is read once and handed on, within nodes and between them: auto, "
      "always "
      "or never [auto: where that is faster]"},
-    {"nccl-library", "", "FILE", "serve",
+    {"nccl-library", "", "FILE", "serve doctor",
      "the NCCL by which GPUs that cannot map each other's memory exchange weights [libnccl.so.2]"},
     {"reader-threads", "", "N", "serve bench", "reading threads of a rank [by its CPUs]"},
     {"reads-in-flight", "", "N", "serve",

@@ -19,6 +19,7 @@ constexpr const char* kDriver = "driver";
 constexpr const char* kVisible = "visible GPUs";
 constexpr const char* kBinding = "GPU binding";
 constexpr const char* kComputeMode = "compute mode";
+constexpr const char* kNccl = "NCCL";
 constexpr const char* kMemory = "GPU memory";
 constexpr int kProhibited = 2;        // of nvmlComputeMode_t
 constexpr int kExclusiveProcess = 3;  // of nvmlComputeMode_t
@@ -171,6 +172,18 @@ Check check_compute_mode(const GpuFacts& facts, const Variables& variables) {
                 "unset it unless the site asks for MPS");
   }
   return ok(kComputeMode, "shared, without MPS");
+}
+
+Check check_nccl(const GpuFacts& facts, const std::string& library) {
+  if (facts.nccl_version == 0) {
+    return warn(kNccl,
+                fmt::format("{} is not found: ranks on several hosts, and GPUs that cannot map "
+                            "each other's memory, then do not hand on what they read",
+                            library),
+                "load the site's module, or name the library with --nccl-library");
+  }
+  return ok(kNccl, fmt::format("{}.{}.{}", facts.nccl_version / 10000,
+                               facts.nccl_version % 10000 / 100, facts.nccl_version % 100));
 }
 
 Checks check_gpu_memory(const GpuFacts& facts, std::optional<std::uint64_t> needed_bytes,

@@ -28,6 +28,10 @@ Check check_binding(const GpuFacts& facts, const Launcher& launcher);
 // Compute mode of the GPUs that are visible, and MPS.
 Check check_compute_mode(const GpuFacts& facts, const Variables& variables);
 
+// NCCL, which ranks need only where GPUs cannot map each other's memory. `library` is what was
+// looked for.
+Check check_nccl(const GpuFacts& facts, const std::string& library);
+
 // Free memory of each visible GPU and who holds the rest; `needed_bytes` is what a rank is to hold.
 Checks check_gpu_memory(const GpuFacts& facts, std::optional<std::uint64_t> needed_bytes,
                         const std::function<std::string(unsigned pid)>& describe_process);

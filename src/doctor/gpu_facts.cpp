@@ -16,14 +16,14 @@ namespace {
 using Uuid = std::array<unsigned char, 16>;
 constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
 
-// Stays open: the driver has threads and exit handlers of its own.
-class CudaLibrary {
+// Stays open: these libraries have threads and exit handlers of their own.
+class LateLibrary {
  public:
-  explicit CudaLibrary(const std::string& path)
+  explicit LateLibrary(const std::string& path)
       : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {}
   bool is_there() const noexcept { return handle_ != nullptr; }
 
-  // 0 for success; -1 where the driver has no such function.
+  // 0 for success; -1 where there is no such function.
   template <class... Arguments>
   int call(const char* name, Arguments... arguments) const {
     auto* function = reinterpret_cast<int (*)(Arguments...)>(::dlsym(handle_, name));
@@ -34,7 +34,7 @@ class CudaLibrary {
   void* handle_;
 };
 
-std::string uuid_of(const CudaLibrary& cuda, int device) {
+std::string uuid_of(const LateLibrary& cuda, int device) {
   Uuid own{};
   Uuid parent{};
   if (cuda.call("cuDeviceGetUuid_v2", &own, device) != 0) return {};
@@ -44,7 +44,7 @@ std::string uuid_of(const CudaLibrary& cuda, int device) {
 }
 
 void ask_cuda(const std::string& path, GpuFacts& facts) {
-  const CudaLibrary cuda(path);
+  const LateLibrary cuda(path);
   if (!cuda.is_there()) {
     facts.cuda_problem = fmt::format("{} is not found", path);
     return;
@@ -72,6 +72,10 @@ GpuFacts gather_gpu_facts(const DriverPaths& paths) {
   GpuFacts facts;
   facts.device_files = ::access(paths.control.c_str(), F_OK) == 0;
   ask_cuda(paths.cuda, facts);
+  if (!facts.visible.empty() && !paths.nccl.empty()) {
+    const LateLibrary nccl(paths.nccl);
+    if (nccl.is_there()) nccl.call("ncclGetVersion", &facts.nccl_version);
+  }
   facts.nvml = query_nvml_system(paths.nvml.c_str());
   return facts;
 }

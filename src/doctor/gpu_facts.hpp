@@ -14,15 +14,17 @@ struct GpuFacts {
   std::string cuda_problem;          // why CUDA cannot be used; empty when it can
   int cuda_version = 0;              // that the driver supports: 12040 is 12.4
   std::vector<std::string> visible;  // UUIDs as CUDA shows them to this process, in its order
+  int nccl_version = 0;              // 22803 is 2.28.3; 0: not found, or not looked for
   NvmlSystem nvml;                   // of every GPU of the machine, or of the container
 };
 
 struct DriverPaths {
   std::string cuda = "libcuda.so.1";
   std::string nvml = "libnvidia-ml.so.1";
+  std::string nccl = "libnccl.so.2";
   std::string control = "/dev/nvidiactl";
 };
-// No context is created on any GPU.
+// No context is created on any GPU. NCCL is looked for where there is one, and it has a name.
 GpuFacts gather_gpu_facts(const DriverPaths& paths = {});
 
 }  // namespace preload::doctor

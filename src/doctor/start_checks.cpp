@@ -13,7 +13,9 @@ Checks start_checks(bool cuda, bool several) {
   Checks checks;
   bool gpus = false;
   if (cuda) {
-    const GpuFacts facts = gather_gpu_facts();
+    DriverPaths paths;
+    paths.nccl.clear();  // large, and not always needed
+    const GpuFacts facts = gather_gpu_facts(paths);
     gpus = !facts.visible.empty();
     checks.push_back(check_library_path(variables));
     checks.push_back(check_driver(facts, kBuiltForCuda));

@@ -2,7 +2,6 @@
 #include "run/rank_job.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,7 +11,6 @@
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
-#include "base/prompt_write.hpp"
 #include "cli/draft_options.hpp"
 #include "load/hash_files.hpp"
 #include "load/run_threads.hpp"
@@ -27,7 +25,6 @@
 #include "run/shared_receipt.hpp"
 #include "run/source_audit.hpp"
 #include "run/succession.hpp"
-#include "serve/node_watch.hpp"
 
 namespace preload::run {
 namespace {
@@ -36,9 +33,6 @@ namespace {
 // before their own, poorer one could count first.
 constexpr auto kLauncherNotices = std::chrono::seconds(1);
 constexpr std::chrono::hours kSlowestRank{24};
-constexpr std::chrono::milliseconds kAnswers{1000};
-// For a pipe that is full at this moment; the rank serves meanwhile.
-constexpr std::chrono::milliseconds kReadyPatience{2000};
 
 constexpr int kKeeperTimeoutMs = 1000;
 
@@ -70,8 +64,8 @@ RankJob::RankJob(const cli::ServeOptions& options, const Launcher& launcher, con
       group_(group),
       control_(control),
       supervision_(supervision),
-      start_(std::chrono::steady_clock::now()),
-      kind_(handle_kind(options, launch)) {}
+      kind_(handle_kind(options, launch)),
+      front_(options, launch, control) {}
 
 int RankJob::run() {
   try {
@@ -136,29 +130,14 @@ void RankJob::take_place() {
         {daemon.role.endpoint, std::move(state), &daemon.progress, daemon.predecessor.has_value()});
   }
   keeper_.emplace(*directory_, kept, launch_.place.node, supervision_,
-                  [this](const std::string& text) { manager_.status(text); });
-  open_health();
+                  [this](const std::string& text) { front_.progress(text); });
+  front_.open(*directory_, local_daemons());
 }
 
 int RankJob::local_daemons() const noexcept {
   int sum = 0;
   for (const RoleDaemon& daemon : daemons_) sum += daemon.role.local_daemons;
   return sum;
-}
-
-// Before anything is loaded, so that a port that is taken is said at once.
-void RankJob::open_health() {
-  if (launch_.place.local != 0 || options_.health_port == 0) return;
-  HealthEndpoint::Options health;
-  health.host = options_.health_host;
-  health.port = options_.health_port;
-  health.job = launch_.job;
-  health.expected = local_daemons();
-  health.ending = [this]() -> std::optional<std::string> {
-    const auto end = control_.decided();
-    return end ? std::optional(end->text) : std::nullopt;
-  };
-  health_.emplace(*directory_, std::move(health));
 }
 
 void RankJob::plan() {
@@ -180,7 +159,7 @@ void RankJob::plan() {
     if (daemon->role.role == Role::kTarget) target = &daemon->plan;
     ++daemon;
   }
-  if (health_) health_->expect(local_daemons());
+  front_.expect(local_daemons());
   group_.barrier({"every rank's plan", cancel});
 }
 
@@ -290,7 +269,7 @@ ServeEnd RankJob::serve() {
   std::vector<ServeEnd> ends(daemons.size());
   {
     const RankControl::Serving serving(control_, servers, [] {});
-    if (launch_.coords.global == 0) watch_over(daemons.front()->role.endpoint.socket_name());
+    front_.watch(daemons.front()->role.endpoint.socket_name());
     supervision_.bound();
     run_threads(static_cast<int>(daemons.size()), [&](int i, const std::atomic<bool>&) {
       const auto role = static_cast<std::size_t>(i);
@@ -304,19 +283,14 @@ ServeEnd RankJob::serve() {
   }
   // Who asks is not told of sockets that are being closed on request. After a failure it is told
   // why, for as long as this process lives.
-  if (control_.decided().value_or(ends.front()).cause != ServeEnd::Cause::kFailure) health_.reset();
+  if (control_.decided().value_or(ends.front()).cause != ServeEnd::Cause::kFailure) {
+    front_.close_health();
+  }
   for (RoleDaemon* daemon : daemons) daemon->server.reset();
   for (const ServeEnd& end : ends) {
     if (!ends_one_role(end)) return end;
   }
   return ends.front();
-}
-
-// A service manager with a watchdog hears that this rank lives for as long as a client could tell.
-void RankJob::watch_over(const std::string& socket_name) {
-  manager_.watch([this, socket_name] {
-    return control_.decided().has_value() || daemon_answers(*directory_, socket_name, kAnswers);
-  });
 }
 
 ServeEnd RankJob::serve(RoleDaemon& daemon) {
@@ -341,28 +315,12 @@ void RankJob::admitted(RoleDaemon& daemon) {
   daemon.next_lock.reset();
   if (--roles_to_admit_ > 0) return;
   end_left_over(*directory_, options_, daemons_);
-  keeper_->ready([this] { announce(); });
-}
-
-void RankJob::announce() {
-  if (launch_.coords.global != 0) return;
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  const std::string line = fmt::format(
-      "preload: READY model={} job={} ranks={} dp={} pp={} tp={} memory={} "
-      "rank_bytes={} seconds={:.2f} directory={}\n",
-      options_.model.model, launch_.job, launch_.sizes.world(), launch_.sizes.dp, launch_.sizes.pp,
-      launch_.sizes.tp, handle_kind_name(kind_), bytes(), seconds, directory_->path());
-  if (!write_promptly(STDERR_FILENO, line, kReadyPatience)) {
-    log::warn("the READY line did not get out: nobody reads stderr");
-  }
-  manager_.ready(
-      fmt::format("serving {} on {} ranks", options_.model.model, launch_.sizes.world()));
+  keeper_->ready([this] { front_.ready(kind_, bytes()); });
 }
 
 int RankJob::conclude(const ServeEnd& end) {
   control_.end(end);  // from here on ending, too, is bounded
-  if (launch_.coords.global == 0) manager_.stopping();
+  front_.stopping();
   switch (end.cause) {
     case ServeEnd::Cause::kHandedOver:
       for (const RoleDaemon& daemon : daemons_) keeper_->handed_over(daemon.role.endpoint);

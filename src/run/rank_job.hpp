@@ -14,14 +14,13 @@
 #include "comm/launcher.hpp"
 #include "comm/mpi_session.hpp"
 #include "load/loader.hpp"
+#include "run/job_front.hpp"
 #include "run/launch.hpp"
 #include "run/rank_control.hpp"
 #include "run/rank_plan.hpp"
 #include "run/role_daemon.hpp"
 #include "run/state_keeper.hpp"
 #include "run/supervision.hpp"
-#include "serve/health_endpoint.hpp"
-#include "serve/service_manager.hpp"
 
 namespace preload::run {
 
@@ -48,10 +47,7 @@ class RankJob {
   ServeEnd serve(RoleDaemon& daemon);    // until its server ends
   std::uint64_t bytes() const noexcept;  // of all roles
   int local_daemons() const noexcept;
-  void watch_over(const std::string& socket_name);
-  void open_health();  // on the node's first rank, where it is asked for
   void admitted(RoleDaemon& daemon);
-  void announce();
 
   int conclude(const ServeEnd& end);
   JobFailure own_failure(int status, const std::string& text) const;
@@ -65,14 +61,12 @@ class RankJob {
   Group& group_;
   RankControl& control_;
   Supervision& supervision_;
-  const std::chrono::steady_clock::time_point start_;
   HandleKind kind_;
   std::optional<SocketDir> directory_;
   std::list<RoleDaemon> daemons_;
   std::atomic<std::size_t> roles_served_ = 0, roles_to_admit_ = 0;
-  ServiceManager manager_;
+  JobFront front_;
   std::optional<StateKeeper> keeper_;
-  std::optional<HealthEndpoint> health_;
 };
 
 }  // namespace preload::run

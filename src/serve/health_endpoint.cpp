@@ -39,8 +39,9 @@ HttpReply health_reply(const Health& health, const std::string& job, const HttpR
 HealthEndpoint::HealthEndpoint(const SocketDir& directory, Options options)
     : options_(std::move(options)),
       watch_(directory, options_.job, options_.expected),
-      server_(options_.host, options_.port,
-              [this](const HttpRequest& request) { return reply(request); }) {}
+      server_(
+          options_.host, options_.port,
+          [this](const HttpRequest& request) { return reply(request); }, options_.successor) {}
 
 Health HealthEndpoint::health() const {
   Health health = watch_.health();

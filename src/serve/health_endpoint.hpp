@@ -18,7 +18,8 @@ class HealthEndpoint {
     std::string host = "127.0.0.1";
     int port = 0;
     std::string job;
-    int expected = 1;  // daemons of the job in this directory
+    int expected = 1;        // daemons of the job in this directory
+    bool successor = false;  // of a daemon that has the port until it ends
     // What this process knows of the job before any daemon does: why it ends; nothing while it
     // lives. Called on the endpoint's thread.
     std::function<std::optional<std::string>()> ending;

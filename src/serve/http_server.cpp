@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <list>
@@ -32,6 +33,7 @@ constexpr std::size_t kMaxConnections = 64;
 constexpr int kBacklog = 128;
 constexpr milliseconds kConversation{5000};  // a connection's whole life
 constexpr milliseconds kAcceptPause{100};    // when descriptors have run out
+constexpr milliseconds kPortPause{200};      // while a predecessor has the port
 
 struct Addresses {
   explicit Addresses(const std::string& host, int port) {
@@ -96,9 +98,11 @@ struct Connection {
 }  // namespace
 
 struct HttpServer::State {
-  State(const std::string& host, int wanted_port, Handler the_handler);
+  State(const std::string& at_host, int at_port, Handler the_handler, bool successor);
   ~State();
 
+  void open();
+  bool wait_for_port();
   void run();
   void accept_some(Clock::time_point now);
   void read_from(Connection& connection);
@@ -106,19 +110,23 @@ struct HttpServer::State {
   void answer(Connection& connection, std::size_t head_bytes);
   HttpReply reply_to(const HttpRequest& request);
 
+  const std::string host;
+  const int wanted_port;
   Handler handler;
   Fd listener, stop;
-  int port;
+  std::atomic<int> port = 0;
   std::list<Connection> connections;  // oldest first
   Clock::time_point accept_again{};
   std::thread thread;  // last: it uses all of the above
 };
 
-HttpServer::State::State(const std::string& host, int wanted_port, Handler the_handler)
-    : handler(std::move(the_handler)),
-      listener(listen_http(host, wanted_port)),
-      stop(static_cast<int>(check_sys(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))),
-      port(port_of(listener.get())) {
+HttpServer::State::State(const std::string& at_host, int at_port, Handler the_handler,
+                         bool successor)
+    : host(at_host),
+      wanted_port(at_port),
+      handler(std::move(the_handler)),
+      stop(static_cast<int>(check_sys(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))) {
+  if (!successor) open();
   thread = std::thread([this] { run(); });
 }
 
@@ -127,7 +135,27 @@ HttpServer::State::~State() {
   thread.join();
 }
 
+void HttpServer::State::open() {
+  listener = listen_http(host, wanted_port);
+  port = port_of(listener.get());
+}
+
+// False when it is time to end.
+bool HttpServer::State::wait_for_port() {
+  for (;;) {
+    try {
+      open();
+      return true;
+    } catch (const Error& error) {
+      log::debug(error.what());
+    }
+    pollfd polled{stop.get(), POLLIN, 0};
+    if (::poll(&polled, 1, static_cast<int>(kPortPause.count())) > 0) return false;
+  }
+}
+
 void HttpServer::State::run() {
+  if (!listener && !wait_for_port()) return;
   std::vector<pollfd> polled;
   for (;;) {
     const auto before = Clock::now();
@@ -228,8 +256,8 @@ void HttpServer::State::write_to(Connection& connection) {
   if (connection.out.empty()) ::shutdown(connection.socket.get(), SHUT_WR);
 }
 
-HttpServer::HttpServer(const std::string& host, int port, Handler handler)
-    : state_(std::make_unique<State>(host, port, std::move(handler))) {}
+HttpServer::HttpServer(const std::string& host, int port, Handler handler, bool successor)
+    : state_(std::make_unique<State>(host, port, std::move(handler), successor)) {}
 HttpServer::~HttpServer() = default;
 
 int HttpServer::port() const noexcept { return state_->port; }

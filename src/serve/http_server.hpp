@@ -27,13 +27,14 @@ class HttpServer {
   using Handler = std::function<HttpReply(const HttpRequest&)>;
 
   // Listens at `host` (name or address) and `port`; 0: one that is free. `handler` is called on the
-  // server's thread. Throws Error(kUsage) when it cannot be listened there.
-  HttpServer(const std::string& host, int port, Handler handler);
+  // server's thread. Throws Error(kUsage) when it cannot be listened there; but a successor, whose
+  // predecessor has the port until it ends, waits for it on the server's thread.
+  HttpServer(const std::string& host, int port, Handler handler, bool successor = false);
   ~HttpServer();  // at once, whoever is connected
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  int port() const noexcept;
+  int port() const noexcept;  // 0 until it is listened at
 
  private:
   struct State;

@@ -8,7 +8,7 @@
 namespace preload {
 namespace {
 
-constexpr std::size_t kReservedFds = 64;  // files, logs, the loop's own
+constexpr std::size_t kReservedFds = 128;  // files, logs, the loop's own, /health
 
 }  // namespace
 

@@ -44,7 +44,8 @@ std::string any_process(unsigned pid) { return "pid " + std::to_string(pid) + " 
 
 GpuFacts of_fake(const char* mode) {
   ::setenv("FAKE_NVIDIA", mode, 1);
-  GpuFacts facts = gather_gpu_facts({PRELOAD_FAKE_NVIDIA, PRELOAD_FAKE_NVIDIA, "/dev/null"});
+  GpuFacts facts = gather_gpu_facts(
+      {PRELOAD_FAKE_NVIDIA, PRELOAD_FAKE_NVIDIA, PRELOAD_FAKE_NVIDIA, "/dev/null"});
   ::unsetenv("FAKE_NVIDIA");
   return facts;
 }
@@ -54,6 +55,7 @@ TEST(GpuFacts, AreReadFromTheDriversLibraries) {
   EXPECT_TRUE(facts.device_files);
   EXPECT_EQ(facts.cuda_problem, "");
   EXPECT_EQ(facts.cuda_version, 12040);
+  EXPECT_EQ(facts.nccl_version, 22803);
   EXPECT_THAT(facts.visible, ElementsAre(kWhole, kInstance));
   EXPECT_EQ(facts.nvml.driver_version, "550.54.15");
   ASSERT_EQ(facts.nvml.gpus.size(), 2U);
@@ -75,7 +77,8 @@ TEST(GpuFacts, TellADriverThatFailsFromOneThatShowsNoGpu) {
   EXPECT_EQ(of_fake("hidden").cuda_problem, "");
   EXPECT_TRUE(of_fake("hidden").visible.empty());
   EXPECT_TRUE(of_fake("mismatch").nvml.mismatch);
-  const GpuFacts none = gather_gpu_facts({"/no/cuda.so", "/no/nvml.so", "/no/nvidiactl"});
+  const GpuFacts none =
+      gather_gpu_facts({"/no/cuda.so", "/no/nvml.so", "/no/nccl.so", "/no/nvidiactl"});
   EXPECT_THAT(none.cuda_problem, HasSubstr("/no/cuda.so"));
   EXPECT_FALSE(none.device_files);
 }
@@ -177,6 +180,14 @@ TEST(ComputeMode, MustLetSeveralProcessesIn) {
   EXPECT_EQ(check_compute_mode(facts, {}).grade, Grade::kWarn);
   const Variables mps = Variables::of({{"CUDA_MPS_PIPE_DIRECTORY", "/tmp/mps"}});
   EXPECT_EQ(check_compute_mode(two_gpus(), mps).grade, Grade::kWarn);
+}
+
+TEST(NcclCheck, ShowsTheVersionOrWarns) {
+  GpuFacts facts = two_gpus();
+  EXPECT_EQ(check_nccl(facts, "libnccl.so.2").grade, Grade::kWarn);
+  EXPECT_THAT(check_nccl(facts, "libnccl.so.2").remedy, HasSubstr("--nccl-library"));
+  facts.nccl_version = 22803;
+  EXPECT_EQ(check_nccl(facts, "libnccl.so.2"), ok("NCCL", "2.28.3"));
 }
 
 TEST(GpuMemory, ThatDoesNotHoldTheWeightsIsRefusedWithWhoHoldsIt) {

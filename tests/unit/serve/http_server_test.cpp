@@ -10,6 +10,8 @@
 #include <array>
 #include <chrono>
 #include <list>
+#include <optional>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
@@ -145,6 +147,25 @@ TEST(HttpServer, NamesThePortThatIsTaken) {
     EXPECT_THAT(error.what(), HasSubstr("--weight-cache-health-port"));
   }
   EXPECT_THROW(HttpServer("no.such.host.invalid", 0, echo), Error);
+}
+
+TEST(HttpServer, OfASuccessorTakesThePortWhenItsPredecessorEnds) {
+  std::optional<HttpServer> first(std::in_place, "127.0.0.1", 0, echo);
+  const int port = first->port();
+  const HttpServer second("127.0.0.1", port, echo, true);
+  EXPECT_EQ(second.port(), 0);
+  first.reset();
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  while (second.port() == 0 && Clock::now() < deadline) std::this_thread::yield();
+  ASSERT_EQ(second.port(), port);
+  EXPECT_THAT(ask(port, "GET /x HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST(HttpServer, OfASuccessorEndsWithoutEverHavingThePort) {
+  const HttpServer first("127.0.0.1", 0, echo);
+  const auto begin = Clock::now();
+  { const HttpServer second("127.0.0.1", first.port(), echo, true); }
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(4));
 }
 
 TEST(HttpMessage, EndsItsHeadAtTheFirstEmptyLine) {
