@@ -272,6 +272,9 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   serve.threads = options.number("reader-threads", 1).value_or(0);
   serve.reads_in_flight = options.number("reads-in-flight", 1);
   serve.keeper = keeper_option(options, serve.export_kind);
+  if (const auto seconds = options.number("lease-wait", 0)) {
+    serve.lease_wait = std::chrono::seconds(*seconds);
+  }
   serve.allow_uids = allow_uids_option(options);
   serve.log_level = log_level_option(options);
   return serve;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -47,6 +48,7 @@ struct ServeOptions {
   int threads = 0;                      // --reader-threads, 0 = by the CPUs at hand
   std::optional<int> reads_in_flight;   // --reads-in-flight, of a node
   KeeperUse keeper = KeeperUse::kAuto;  // --keeper
+  std::chrono::seconds lease_wait{5};   // --lease-wait
   std::vector<unsigned> allow_uids;
   log::Level log_level = log::Level::kInfo;
 };

@@ -15,6 +15,8 @@ constexpr int kFirstSignalStatus = 129;
 
 }  // namespace
 
+bool is_signal_status(int status) noexcept { return status >= kFirstSignalStatus; }
+
 void write_end_line(int status, std::optional<int> rank, std::optional<int> lost_task) {
   std::string line = fmt::format("preload: END status={}", status);
   if (rank) line += fmt::format(" rank={}", *rank);
@@ -25,7 +27,7 @@ void write_end_line(int status, std::optional<int> rank, std::optional<int> lost
 }
 
 void report_failure(const JobFailure& failure, const std::vector<int>& tasks) {
-  if (failure.status >= kFirstSignalStatus) {
+  if (is_signal_status(failure.status)) {
     log::warn(describe(failure));
   } else {
     log::error(describe(failure));
