@@ -299,7 +299,10 @@ void RankJob::end_with(const JobFailure& verdict) {
   if (orderly) await_leases();
   close_servers();
   leave_tombstone(verdict, code_of_status(verdict.status));
-  if (orderly) supervision_.await_others(options_.lease_wait);
+  if (orderly) {
+    leave_place();
+    supervision_.await_others(options_.lease_wait);
+  }
   let_launcher_see(verdict);
 }
 
@@ -310,6 +313,14 @@ void RankJob::await_leases() {
   const auto deadline = std::chrono::steady_clock::now() + options_.lease_wait;
   for (RoleDaemon& daemon : daemons_) {
     if (daemon.server) daemon.server->await_leases(deadline);
+  }
+}
+
+// For whoever comes next, while this process waits for the others.
+void RankJob::leave_place() {
+  for (RoleDaemon& daemon : daemons_) {
+    daemon.memory.reset();
+    daemon.lock.reset();
   }
 }
 
