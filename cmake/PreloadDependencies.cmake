@@ -1,7 +1,10 @@
-# Finds what the build needs. CUDA, NCCL, MPI and liburing are optional: without them the build is a full
+# Finds what the build needs. CUDA, NCCL, MPI, liburing and prometheus-cpp are optional: without them the build is a full
 # host-only tool.
 
 find_package(Threads REQUIRED)
+if(PRELOAD_CLIENT_ONLY)
+  set(OPENSSL_USE_STATIC_LIBS ON)
+endif()
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
@@ -22,6 +25,9 @@ target_include_directories(preload_spdlog SYSTEM INTERFACE "${_spdlog_include}")
 target_compile_definitions(preload_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
 target_link_libraries(preload_spdlog INTERFACE preload_fmt)
 find_package(nlohmann_json 3.9 REQUIRED)
+if(PRELOAD_CLIENT_ONLY)
+  return()
+endif()
 find_path(CXXOPTS_INCLUDE_DIR cxxopts.hpp REQUIRED)
 
 set(PRELOAD_HAVE_CUDA OFF)
@@ -76,4 +82,16 @@ if(NOT PRELOAD_URING STREQUAL "OFF")
   endif()
 endif()
 
-message(STATUS "preload: CUDA ${PRELOAD_HAVE_CUDA}, NCCL ${PRELOAD_HAVE_NCCL}, MPI ${PRELOAD_HAVE_MPI}, io_uring ${PRELOAD_HAVE_URING}")
+# The core of prometheus-cpp alone: its CMake package would want the libraries of its other parts.
+set(PRELOAD_HAVE_PROMETHEUS OFF)
+if(NOT PRELOAD_PROMETHEUS STREQUAL "OFF")
+  find_path(PROMETHEUS_INCLUDE_DIR prometheus/text_serializer.h)
+  find_library(PROMETHEUS_LIBRARY NAMES prometheus-cpp-core)
+  if(PROMETHEUS_INCLUDE_DIR AND PROMETHEUS_LIBRARY)
+    set(PRELOAD_HAVE_PROMETHEUS ON)
+  elseif(PRELOAD_PROMETHEUS STREQUAL "ON")
+    message(FATAL_ERROR "PRELOAD_PROMETHEUS=ON but no prometheus/text_serializer.h and libprometheus-cpp-core were found: install prometheus-cpp-dev")
+  endif()
+endif()
+
+message(STATUS "preload: CUDA ${PRELOAD_HAVE_CUDA}, NCCL ${PRELOAD_HAVE_NCCL}, MPI ${PRELOAD_HAVE_MPI}, io_uring ${PRELOAD_HAVE_URING}, metrics ${PRELOAD_HAVE_PROMETHEUS}")

@@ -34,6 +34,7 @@ install(FILES "${PROJECT_BINARY_DIR}/preload-config.cmake"
 # The prefix as seen from the file, so that an installed tree can be moved.
 file(RELATIVE_PATH PRELOAD_PC_PREFIX "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig"
      "${CMAKE_INSTALL_PREFIX}")
+string(REGEX REPLACE "/$" "" PRELOAD_PC_PREFIX "${PRELOAD_PC_PREFIX}")
 configure_file(cmake/preload-client.pc.in "${PROJECT_BINARY_DIR}/preload-client.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/preload-client.pc"
   DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
@@ -41,6 +42,15 @@ install(FILES "${PROJECT_BINARY_DIR}/preload-client.pc"
 # The Python package finds the library two folders up: put <libdir>/preload/python on PYTHONPATH.
 install(DIRECTORY python/preload DESTINATION "${CMAKE_INSTALL_LIBDIR}/preload/python"
   FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
+
+# Manual pages, and completions where each shell looks for them.
+install(DIRECTORY "${PRELOAD_MANUAL_DIR}/man1" DESTINATION "${CMAKE_INSTALL_MANDIR}")
+install(FILES "${PRELOAD_MANUAL_DIR}/bash/preload"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+install(FILES "${PRELOAD_MANUAL_DIR}/zsh/_preload"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
+install(FILES "${PRELOAD_MANUAL_DIR}/fish/preload.fish"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 
 install(DIRECTORY docs/ DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY examples DESTINATION "${CMAKE_INSTALL_DOCDIR}")

@@ -11,6 +11,7 @@
 #include "base/cancel.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/prompt_write.hpp"
 #include "cli/command.hpp"
 #include "cli/options.hpp"
 
@@ -21,7 +22,7 @@ constexpr Command kCommands[] = {
     {"serve", run_serve},   {"plan", run_plan},       {"status", run_status},
     {"wait", run_wait},     {"attach", run_attach},   {"verify", run_verify},
     {"key", run_key},       {"release", run_release}, {"stop", run_stop},
-    {"keeper", run_keeper}, {"bench", run_bench},
+    {"keeper", run_keeper}, {"bench", run_bench},     {"doctor", run_doctor},
 };
 
 const Command* find(const std::string& name) {
@@ -105,4 +106,7 @@ int guarded(int argc, char** argv) {
 }  // namespace
 }  // namespace preload::cli
 
-int main(int argc, char** argv) { return preload::cli::guarded(argc, argv); }
+int main(int argc, char** argv) {
+  preload::open_standard_descriptors();
+  return preload::cli::guarded(argc, argv);
+}

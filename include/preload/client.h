@@ -205,6 +205,28 @@ PRELOAD_API preload_status preload_dlpack_slab(preload_attachment* attachment, u
 /* Calls the view's own deleter: for a view that nobody took. */
 PRELOAD_API void preload_dlpack_free(void* managed, int versioned);
 
+/* What an engine leaves with a daemon for its successor: tuning tables, caches of compiled code.
+ * `key` is "<kind>/<configuration>/<file>" or another path of names of letters, digits, '.', '_'
+ * and
+ * '-'; the same key replaces. At most 64 MiB each; past 256 MiB in all, what was not used for
+ * longest goes, and everything goes with the daemon. `options` say which daemon, as for
+ * preload_attach. */
+PRELOAD_API preload_status preload_put_artifact(const preload_attach_options* options,
+                                                const char* key,
+                                                const char* metadata, /* handed back; may be NULL */
+                                                const void* data, uint64_t bytes);
+typedef struct preload_artifact {
+  size_t struct_size;
+  const void* data; /* read-only */
+  uint64_t bytes;
+  const char* metadata; /* "" where none was given */
+  void* handle;         /* the library's own */
+} preload_artifact;
+/* PRELOAD_E_NOT_FOUND where the daemon has none of that key. */
+PRELOAD_API preload_status preload_get_artifact(const preload_attach_options* options,
+                                                const char* key, preload_artifact* out);
+PRELOAD_API void preload_free_artifact(preload_artifact* artifact);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,16 +12,20 @@ when asked for.
 """
 
 from .attachment import Attachment, Info, attach
+from .daemon import Daemon, Where, find_daemon
 from .errors import (
     DeviceError,
     Error,
     Failed,
     InternalError,
     Mismatch,
+    NotEnoughMemory,
     ProtocolError,
     Released,
+    TensorMismatch,
     Timeout,
     Unavailable,
+    Unsupported,
     UsageError,
 )
 from .tensor import Tensor
@@ -30,17 +34,23 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Attachment",
+    "Daemon",
     "DeviceError",
     "Error",
     "Failed",
     "Info",
     "InternalError",
     "Mismatch",
+    "NotEnoughMemory",
     "ProtocolError",
     "Released",
     "Tensor",
+    "TensorMismatch",
     "Timeout",
     "Unavailable",
+    "Unsupported",
     "UsageError",
+    "Where",
     "attach",
+    "find_daemon",
 ]

@@ -27,6 +27,29 @@ class AttachOptions(ctypes.Structure):
         ("client_name", c_char_p),
         ("connect_timeout_ms", c_int32),
         ("wait_timeout_ms", c_int32),
+        ("mode", c_int32),
+        ("base_address", c_uint64),
+        ("socket_path", c_char_p),
+        ("absent_timeout_ms", c_int32),
+    ]
+
+
+class Daemon(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("state", c_int32),
+        ("memory", c_int32),
+        ("cuda_device", c_int32),
+        ("pid", c_int32),
+        ("bytes", c_uint64),
+        ("generation", c_uint64),
+        ("device", c_char_p),
+        ("slot", c_char_p),
+        ("role", c_char_p),
+        ("job", c_char_p),
+        ("model", c_char_p),
+        ("key", c_char_p),
+        ("text", c_char_p),
     ]
 
 
@@ -46,6 +69,9 @@ class AttachmentInfo(ctypes.Structure):
         ("cuda_device", c_int32),
         ("global_rank", c_int32),
         ("evidence", c_char_p),
+        ("base_address", c_uint64),
+        ("range_bytes", c_uint64),
+        ("is_copy", c_int32),
     ]
 
 
@@ -110,6 +136,7 @@ def _declare(lib: ctypes.CDLL) -> None:
         "preload_last_error": (c_char_p, []),
         "preload_last_error_fields": (c_char_p, []),
         "preload_attach": (c_int, [POINTER(AttachOptions), POINTER(c_void_p)]),
+        "preload_find_daemon": (c_int, [POINTER(AttachOptions), POINTER(Daemon)]),
         "preload_detach": (None, [attachment]),
         "preload_get_info": (c_int, [attachment, POINTER(AttachmentInfo)]),
         "preload_get_slab": (c_int, [attachment, c_uint32, POINTER(Slab)]),

@@ -67,6 +67,14 @@ class Shard:
         """The record itself, or the one that it is another name of."""
         return record if record.alias_of < 0 else self.record(record.alias_of)
 
+    def slabs(self) -> list:
+        found = []
+        for index in range(self.info.slab_count):
+            slab = _library.Slab(struct_size=ctypes.sizeof(_library.Slab))
+            _library.check(self._library.preload_get_slab(self.pointer, index, ctypes.byref(slab)))
+            found.append(slab)
+        return found
+
     def _read_table(self):
         table = (_library.TensorRecord * self.info.tensor_count)()
         if self.info.tensor_count:

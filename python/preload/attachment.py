@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 
 from . import _library, _torch
 from ._shard import Shard
+from .daemon import Where
 from .errors import OK, UsageError
 from .tensor import Tensor
 
@@ -34,6 +34,9 @@ class Info:
     slabs: int
     bytes: int
     evidence: str  # what a match rests on: "none", "key", "receipt", "blobs", "hash" or "sample"
+    base_address: int  # of the range that all slabs lie in; 0: they lie apart
+    range_bytes: int
+    is_copy: bool  # memory of our own, writable; the daemon holds nothing for us
     metadata: dict = field(repr=False)  # model attributes, key fields, rank, sizes
 
 
@@ -77,6 +80,11 @@ class Attachment(Mapping):
         """All tensors as zero-copy torch tensors by name; aliases are the same object."""
         return _torch.build_all(self._open())
 
+    def shared_ranges(self) -> list[tuple[int, int]]:
+        """Where memory lies that must not be written: begin and end addresses."""
+        slabs = self._open().slabs()
+        return [(slab.data, slab.data + slab.bytes) for slab in slabs if slab.bytes and not slab.is_private]
+
     def detach(self) -> None:
         """Lets go. What was taken from the attachment keeps it mapped. May be called again."""
         shard, self._shard = self._shard, None
@@ -115,23 +123,11 @@ def _info_of(shard: Shard) -> Info:
         slabs=info.slab_count,
         bytes=info.bytes,
         evidence=info.evidence.decode(),
+        base_address=info.base_address,
+        range_bytes=info.range_bytes,
+        is_copy=info.is_copy != 0,
         metadata=json.loads(info.metadata_json),
     )
-
-
-def _device_text(gpu, device) -> bytes | None:
-    """``gpu`` or ``device`` as the library takes it; torch.device("cuda:1") and "cuda:1" too."""
-    if gpu is not None and device is not None:
-        raise UsageError("give gpu or device, not both")
-    chosen = gpu if gpu is not None else device
-    if chosen is None:
-        return None
-    text = str(chosen)
-    if text == "cuda":
-        text = "0"
-    elif text.startswith("cuda:"):
-        text = text[len("cuda:") :]
-    return text.encode()
 
 
 def _expect_text(expect) -> bytes | None:
@@ -143,11 +139,6 @@ def _expect_text(expect) -> bytes | None:
     elif isinstance(expect, str):
         expect = {"key": expect}
     return json.dumps(expect).encode()
-
-
-def _client_name() -> str:
-    name = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else ""
-    return name if name and not name.startswith("-") else "python"
 
 
 class _Call:
@@ -183,7 +174,7 @@ class _Call:
 
 def _attach(options: _library.AttachOptions) -> int:
     call = _Call(options)
-    if options.wait_timeout_ms == 0:
+    if options.wait_timeout_ms == 0 and options.absent_timeout_ms <= 0:
         call.run()
         return call.result()
     thread = threading.Thread(target=call.run, name="preload-attach", daemon=True)
@@ -197,42 +188,24 @@ def _attach(options: _library.AttachOptions) -> int:
     return call.result()
 
 
-def attach(
-    gpu=None,
-    *,
-    device=None,
-    slot: str | None = None,
-    role: str = "target",
-    socket_dir: str | os.PathLike | None = None,
-    expect=None,
-    wait: float = 0,
-    connect_timeout: float = 5.0,
-    client_name: str | None = None,
-) -> Attachment:
+def attach(gpu=None, *, expect=None, copy: bool = False, base_address: int = 0, **where) -> Attachment:
     """Maps what a local daemon serves and takes a lease on it.
 
-    gpu, device: a CUDA index (int), a GPU's UUID, "cuda:N" or "host:N"; neither: the only daemon.
-    slot, role: which of several on that device.
+    ``gpu`` and ``where`` are the arguments of ``Where``: which daemon, and how long to wait for it. Further:
+
     expect: the key that must be served, the checkpoint's directory as a pathlib.Path, or a mapping with
         any of "key", "checkpoint", "fields": {name: value}, "model": directory or hub id, "revision" and
         "trust_sample". A model's files are compared with what was loaded; ``info.evidence`` says how.
-    wait: seconds to wait for a daemon that is loading or not there yet.
+    copy: take a writable copy, hold no lease, and ask the daemon to free its weights with the last one.
+    base_address: where all slabs are to lie, as ``info.base_address`` told of an earlier attachment.
 
-    Raises Unavailable, Timeout, Failed, Mismatch, Released, DeviceError, ProtocolError, UsageError.
+    Raises Unavailable, Timeout, Failed, Mismatch, Released, DeviceError, NotEnoughMemory, ProtocolError,
+    UsageError.
     """
-    if wait < 0 or connect_timeout <= 0:
-        raise UsageError("wait must not be negative and connect_timeout must be positive")
-    options = _library.AttachOptions(
-        struct_size=ctypes.sizeof(_library.AttachOptions),
-        socket_dir=os.fsencode(socket_dir) if socket_dir is not None else None,
-        device=_device_text(gpu, device),
-        slot=slot.encode() if slot else None,
-        role=role.encode(),
-        expect_json=_expect_text(expect),
-        client_name=(client_name or _client_name()).encode(),
-        connect_timeout_ms=max(1, int(connect_timeout * 1000)),
-        wait_timeout_ms=min(int(wait * 1000), 2**31 - 1),
-    )
+    options = Where(gpu=gpu, **where).options()
+    options.expect_json = _expect_text(expect)
+    options.mode = int(copy)
+    options.base_address = base_address
     _library.library()  # finding it is not part of the time
     start = time.perf_counter()
     pointer = _attach(options)

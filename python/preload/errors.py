@@ -47,6 +47,46 @@ class Mismatch(Error):
         self.fields = fields or {}
 
 
+def _pairs(found: dict) -> list[str]:
+    return [f"{name}: {mine} in the model, {served} served" for name, (mine, served) in found.items()]
+
+
+class TensorMismatch(Mismatch):
+    """The model has other tensors than the daemon serves; nothing was changed.
+
+    ``missing`` and ``extra`` are names, ``tied`` names that the model holds as one tensor and the
+    daemon as several, ``shapes`` and ``dtypes`` map a name to (the model's, the served one).
+    """
+
+    def __init__(self, missing=(), extra=(), tied=(), shapes=None, dtypes=None):
+        self.missing, self.extra, self.tied = list(missing), list(extra), list(tied)
+        self.shapes, self.dtypes = dict(shapes or {}), dict(dtypes or {})
+        parts = [
+            f"{what} ({len(names)}): {', '.join(names)}"
+            for what, names in (
+                ("not served", self.missing),
+                ("unknown to the model", self.extra),
+                ("one tensor in the model, several served", self.tied),
+                ("other shapes", _pairs(self.shapes)),
+                ("other dtypes", _pairs(self.dtypes)),
+            )
+            if names
+        ]
+        super().__init__("the model and the served weights differ; " + "; ".join(parts))
+
+
+class Unsupported(Error):
+    """What was asked for cannot be done with weights that are shared: never a matter of waiting."""
+
+    status = "unsupported"
+
+
+class NotEnoughMemory(Error, MemoryError):
+    """A copy of the weights does not fit."""
+
+    status = "memory"
+
+
 class Released(Error):
     """The daemon's weights were released."""
 
@@ -82,6 +122,8 @@ _BY_STATUS = {
     7: ProtocolError,
     8: Timeout,
     9: Failed,
+    11: NotEnoughMemory,
+    12: DeviceError,  # an address range that is not free
 }
 
 

@@ -5,14 +5,18 @@
 #pragma GCC diagnostic ignored "-Warray-bounds"
 #pragma GCC diagnostic ignored "-Wstringop-overflow"
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "base/error.hpp"
+#include "base/prompt_write.hpp"
 
 namespace preload::log {
 namespace {
@@ -23,15 +27,44 @@ const char* line_start() {
   return terminal ? "\x1b[K" : "";
 }
 
+// What does not get out in time is lost, and counted: the log must not stop a rank that serves. An
+// error may be the last word of a process and gets more time.
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t formatted;
+    formatter_->format(message, formatted);
+    if (lost_ > 0) {
+      const std::string note = fmt::format("preload: {} lines of the log were lost\n", lost_);
+      if (!write_promptly(STDERR_FILENO, note, patience(message.level))) {
+        ++lost_;
+        return;
+      }
+      lost_ = 0;
+    }
+    if (!write_promptly(STDERR_FILENO, {formatted.data(), formatted.size()},
+                        patience(message.level)))
+      ++lost_;
+  }
+  void flush_() override {}
+
+ private:
+  // Once something was lost, lines are not worth waiting for until the reader is back.
+  std::chrono::milliseconds patience(spdlog::level::level_enum level) const {
+    if (level >= spdlog::level::err) return std::chrono::milliseconds(1000);
+    return std::chrono::milliseconds(lost_ > 0 ? 0 : 20);
+  }
+
+  std::uint64_t lost_ = 0;
+};
+
 std::atomic<bool> quiet_info{false};  // ranks above 0 keep info to themselves
 
 std::shared_ptr<spdlog::logger> make_logger(const std::string& identity) {
-  auto logger = std::make_shared<spdlog::logger>("preload",
-                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>("preload", std::make_shared<StderrSink>());
   logger->set_pattern(
       fmt::format("{}%H:%M:%S.%e %l {}{}%v", line_start(), identity, identity.empty() ? "" : " "));
   logger->set_level(spdlog::level::info);
-  logger->flush_on(spdlog::level::debug);
   return logger;
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "bench/limits.hpp"
@@ -97,12 +98,12 @@ class LoadBench {
   void settle_limit() {
     if (options_.cold) {
       limit_threads_ = best_direct_read_threads(checkpoint_, how_.threads);
-      limit_ = fmt::format("plain O_DIRECT read, {} threads", limit_threads_);
+      limit_ = fmt::format("plain O_DIRECT read, {}", counted(limit_threads_, "thread"));
     } else if (device_) {
       limit_ = "pinned host to device";
     } else {
       limit_threads_ = how_.threads;
-      limit_ = fmt::format("plain parallel read, {} threads", limit_threads_);
+      limit_ = fmt::format("plain parallel read, {}", counted(limit_threads_, "thread"));
     }
   }
 

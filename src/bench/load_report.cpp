@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 
 namespace preload::bench {
@@ -97,12 +98,12 @@ std::string report_text(const LoadFigures& load, const std::vector<PeerFigures>&
   std::string out = fmt::format(
       "{} to {}, {}: {} in {:.3f} s, {:.1f} GB/s\n"
       "{}: {:.1f} GB/s, ratio {:.3f}\n"
-      "{}, {} threads, allocation {:.0f} ms, set-up {:.0f} ms, median of {}; {} tensors verified "
+      "{}, {}, allocation {:.0f} ms, set-up {:.0f} ms, median of {}; {} verified "
       "in each run\n",
       load.model, load.gpu.empty() ? load.device : load.gpu, load.hot ? "hot" : "cold",
       format_bytes(load.bytes), load.seconds, load.gb_per_s(), load.limit, load.limit_gb_per_s,
-      load.ratio(), load.reader, load.threads, load.allocate_seconds * 1000,
-      load.setup_seconds * 1000, load.runs, load.tensors);
+      load.ratio(), load.reader, counted(load.threads, "thread"), load.allocate_seconds * 1000,
+      load.setup_seconds * 1000, load.runs, counted(load.tensors, "tensor"));
   for (const PeerFigures& peer : peers) out += peer_text(peer, load);
   return out;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 
 namespace preload {
@@ -38,13 +39,13 @@ void Problems::merge(std::string_view file, const Problems& of_file) {
   const std::size_t all = of_file.lines_.size() + of_file.unkept_;
   const std::size_t kept = std::min(of_file.lines_.size(), kLinesPerFile);
   for (std::size_t i = 0; i < kept; ++i) add_line(of_file.lines_[i]);
-  if (kept < all) add(file, fmt::format("and {} more problems like these", all - kept));
+  if (kept < all) add(file, fmt::format("and {} like these", counted(all - kept, "more problem")));
 }
 
 void Problems::throw_if_any(std::string_view checkpoint) const {
   if (lines_.empty()) return;
-  std::string text = fmt::format("checkpoint {} is refused, {} problem{}:", checkpoint,
-                                 lines_.size() + unkept_, lines_.size() == 1 ? "" : "s");
+  std::string text = fmt::format("checkpoint {} is refused, {}:", checkpoint,
+                                 counted(lines_.size() + unkept_, "problem"));
   for (const std::string& line : lines_) text += "\n  " + line;
   if (unkept_ > 0) text += fmt::format("\n  and {} more", unkept_);
   throw Error(Errc::kCheckpoint, std::move(text));

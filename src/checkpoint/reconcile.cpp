@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 
 namespace preload {
 
@@ -141,8 +142,8 @@ void check_index(const ShardIndex& index, const std::vector<WeightFile>& files, 
   }
   if (stale.size() > 5) examples += fmt::format("; and {} more", stale.size() - 5);
   if (rebuild_index) {
-    warnings.push_back(fmt::format("{} is stale ({}): tensors taken from the headers of {} files",
-                                   kIndexName, examples, files.size()));
+    warnings.push_back(fmt::format("{} is stale ({}): tensors taken from the headers of {}",
+                                   kIndexName, examples, counted(files.size(), "file")));
   } else {
     problems.add(kIndexName, fmt::format("is stale, the headers hold every tensor: {}; pass "
                                          "--rebuild-index to take the tensors from the headers, or "

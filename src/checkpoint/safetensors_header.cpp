@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "checkpoint/header_json.hpp"
 
 namespace preload {
@@ -73,9 +74,9 @@ std::optional<SourceTensor> check_entry(std::string_view file, HeaderEntry& entr
                     entry.dtype, to_string(tensor.shape)));
   }
   if (*bytes != end - begin) {
-    return refuse(fmt::format("has data_offsets [{}, {}], {} bytes, but {} {} takes {} bytes",
-                              begin, end, end - begin, entry.dtype, to_string(tensor.shape),
-                              *bytes));
+    return refuse(fmt::format("has data_offsets [{}, {}], {}, but {} {} takes {}", begin, end,
+                              counted(end - begin, "byte"), entry.dtype, to_string(tensor.shape),
+                              counted(*bytes, "byte")));
   }
   tensor.name = std::move(entry.name);
   tensor.dtype = *dtype;
@@ -95,10 +96,9 @@ void check_tiling(std::string_view file, const std::vector<SourceTensor>& tensor
                    fmt::format("starts at data byte {}, inside of tensor {} that ends at {}; {}",
                                tensor.offset, quote(previous), at, kDamaged));
     } else if (tensor.offset > at && all_known) {
-      problems.add(
-          file, tensor.name,
-          fmt::format("starts at data byte {}, but nothing owns the {} bytes before it; {}",
-                      tensor.offset, tensor.offset - at, kDamaged));
+      problems.add(file, tensor.name,
+                   fmt::format("starts at data byte {}, but nothing owns the {} before it; {}",
+                               tensor.offset, counted(tensor.offset - at, "byte"), kDamaged));
     }
     if (tensor.offset + tensor.bytes >= at) {
       at = tensor.offset + tensor.bytes;
@@ -106,8 +106,8 @@ void check_tiling(std::string_view file, const std::vector<SourceTensor>& tensor
     }
   }
   if (at < data_bytes && all_known) {
-    problems.add(file, fmt::format("has {} bytes after its last tensor that nothing owns; {}",
-                                   data_bytes - at, kDamaged));
+    problems.add(file, fmt::format("has {} after its last tensor that nothing owns; {}",
+                                   counted(data_bytes - at, "byte"), kDamaged));
   }
 }
 
@@ -124,10 +124,11 @@ void check_length(std::string_view file, const std::vector<SourceTensor>& tensor
     }
   }
   if (cut == 0) return;
-  problems.add(
-      file, fmt::format("is truncated: {} bytes are there, {} bytes are missing, from tensor "
-                        "{} on ({} tensor{} cut off); download the file again",
-                        file_bytes, promised - data_bytes, quote(first), cut, cut == 1 ? "" : "s"));
+  problems.add(file, fmt::format("is truncated: {} there, {} missing, from tensor "
+                                 "{} on ({} cut off); download the file again",
+                                 counted(file_bytes, "byte", "is", "are"),
+                                 counted(promised - data_bytes, "byte", "is", "are"), quote(first),
+                                 counted(cut, "tensor")));
 }
 
 }  // namespace

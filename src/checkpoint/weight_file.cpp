@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "checkpoint/safetensors_header.hpp"
 
 namespace preload {
@@ -59,12 +60,14 @@ std::optional<std::uint64_t> header_length(std::span<const std::byte, 8> field,
                                    "allows; {}",
                                    length, kMaxHeaderBytes, kNoHeader));
   } else if (length > file_bytes - 8) {
-    problems.add(name, fmt::format("claims a header of {} bytes but has only {} bytes after the "
-                                   "length: at least {} bytes are missing; {}",
-                                   length, file_bytes - 8, length - (file_bytes - 8), kNoHeader));
+    problems.add(name,
+                 fmt::format("claims a header of {} bytes but has only {} after the "
+                             "length: at least {} missing; {}",
+                             length, counted(file_bytes - 8, "byte"),
+                             counted(length - (file_bytes - 8), "byte", "is", "are"), kNoHeader));
   } else if (length < 2) {
-    problems.add(
-        name, fmt::format("claims a header of {} bytes, too short for one; {}", length, kNoHeader));
+    problems.add(name, fmt::format("claims a header of {}, too short for one; {}",
+                                   counted(length, "byte"), kNoHeader));
   } else {
     return length;
   }
@@ -82,9 +85,8 @@ std::optional<std::string> header_text(int fd, const std::string& name, std::uin
     return std::nullopt;
   }
   if (file_bytes == 0 || got < 8) {
-    problems.add(
-        name,
-        fmt::format("has {} bytes, too few for a safetensors file; download it again", file_bytes));
+    problems.add(name, fmt::format("has {}, too few for a safetensors file; download it again",
+                                   counted(file_bytes, "byte")));
     return std::nullopt;
   }
   const auto length = header_length(std::span(start).first<8>(), file_bytes, name, problems);

@@ -13,6 +13,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/counted.hpp"
 #include "base/fd.hpp"
 #include "checkpoint/weight_file.hpp"
 
@@ -151,8 +152,9 @@ std::vector<std::string> weights_by_name(const std::vector<std::string>& entries
   if (sets.size() == 1) {
     const auto& [name, set] = *sets.begin();
     check_complete(name, set, problems);
-    warnings.push_back(fmt::format("{} numbered shards {}-*-of-{}.safetensors taken by their names",
-                                   set.files.size(), name.first, name.second));
+    warnings.push_back(fmt::format("{} {}-*-of-{}.safetensors taken by their names",
+                                   counted(set.files.size(), "numbered shard"), name.first,
+                                   name.second));
     return set.files;
   }
   if (all.size() == 1) return all;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/log.hpp"
 #include "cli/command.hpp"
 #include "cli/dump.hpp"
@@ -70,10 +71,10 @@ std::string shard_text(const LocalShard& shard) {
   const wire::ManifestView& manifest = shard.attachment->manifest();
   const RankCoords& rank = shard.description.rank;
   std::string text = fmt::format(
-      "{}: rank {} (dp {} pp {} tp {}), {}, key {}…{}\n  {} tensors, {}, attached in {:.2f} ms\n",
+      "{}: rank {} (dp {} pp {} tp {}), {}, key {}…{}\n  {}, {}, attached in {:.2f} ms\n",
       client::describe(shard.endpoint), rank.global, rank.dp, rank.pp, rank.tp,
       shard.description.model, shard.attachment->reply().key.substr(0, 12),
-      evidence_text(shard.attachment->evidence()), manifest.size(),
+      evidence_text(shard.attachment->evidence()), counted(manifest.size(), "tensor"),
       format_bytes(shard.attachment->bytes()), shard.attach_ms);
   for (std::size_t i = 0; i < manifest.size(); ++i) {
     const wire::ManifestTensor tensor = manifest[i];

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/exit_table.hpp"
 #include "cli/option_table.hpp"
 #include "cli/options.hpp"
 
@@ -51,10 +52,13 @@ std::string help_text() {
   }
   out +=
       "\n'preload help COMMAND' or 'preload COMMAND --help' lists a command's options.\n"
-      "'preload --version' prints the version.\n\n"
-      "Exit status: 0 after a requested stop; 1 unexpected end; 2 usage; 3 checkpoint or\n"
-      "model refused; 4 device or memory; 5 launcher or MPI; 6 another daemon owns the\n"
-      "GPU and slot; 7 client refused; 128 + n when signal n ended it.\n";
+      "'preload --version' prints the version, 'man preload' says more.\n\n";
+  std::string statuses = "Exit status:";
+  for (const ExitStatus& row : exit_table()) {
+    statuses += fmt::format(" {} {};", row.status, row.text);
+  }
+  statuses.back() = '.';
+  append_wrapped(out, statuses, 0, 0);
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "cli/engine_flags.hpp"
 #include "cli/option_table.hpp"
 #include "cli/options.hpp"
 #include "cli/replaced_flags.hpp"
@@ -62,28 +63,53 @@ const OptionSpec* find_option(std::string_view command, std::string_view name, b
                   near ? fmt::format(": did you mean --{}?", *near) : "", command));
 }
 
-// Throws when the engine's flag is one that would change what is held.
-void refuse_engine_flag(const Spelling& spelling) {
-  if (spelling.name.empty()) return;
-  for (const RefusedFlag& flag : refused_flags()) {
-    const std::string_view name = spelling.is_long ? flag.name : flag.abbreviation;
-    if (name.empty() || name != spelling.name) continue;
-    throw Error(Errc::kUsage, fmt::format("--{} is refused: {}", flag.name, flag.because));
+// How many arguments behind this one belong to a flag of the engine's that is not taken, where what
+// it says holds without it too. Nothing for other flags; throws where it says something else.
+std::optional<std::size_t> skip_foreign_flag(std::string_view command, const Spelling& spelling,
+                                             const std::vector<std::string>& arguments,
+                                             std::size_t at) {
+  if (find_option(command, "model", true) == nullptr) return std::nullopt;
+  const EngineFlag* flag = find_engine_flag(spelling.name, spelling.is_long);
+  const bool takes_next =
+      !spelling.value && (flag == nullptr || !flag->is_switch) && at + 1 < arguments.size();
+  const std::optional<std::string> value =
+      takes_next ? std::optional(arguments[at + 1]) : spelling.value;
+  if (flag != nullptr) {
+    if (is_neutral(*flag, spelling.path, value)) return takes_next ? 1 : 0;
+    throw Error(Errc::kUsage, fmt::format("--{} is refused: {}", flag->name, flag->because));
   }
+  const ReplacedFlag* replaced = spelling.is_long ? find_replaced_flag(spelling.name) : nullptr;
+  if (replaced == nullptr) return std::nullopt;
+  if (value && !replaced->neutral.empty() && *value == replaced->neutral) return takes_next ? 1 : 0;
+  refuse_replaced_flag(command, *replaced, arguments);
+}
+
+// "--no-NAME", as vLLM spells a switch that is off: the switch's name.
+std::optional<std::string> switched_off(std::string_view command, const Spelling& spelling) {
+  if (!spelling.is_long || spelling.value || !spelling.name.starts_with("no-")) return std::nullopt;
+  std::string name = spelling.name.substr(3);
+  const OptionSpec* option = find_option(command, name, true);
+  const EngineFlag* flag = find_engine_flag(name, true);
+  const bool known = option != nullptr ? option->value.empty() : flag != nullptr && flag->is_switch;
+  return known ? std::optional(std::move(name)) : std::nullopt;
 }
 
 const OptionSpec& known_option(std::string_view command, const std::string& argument,
-                               const Spelling& spelling,
-                               const std::vector<std::string>& arguments) {
+                               const Spelling& spelling) {
   const OptionSpec* option = find_option(command, spelling.name, spelling.is_long);
-  if (option == nullptr && find_option(command, "model", true) != nullptr) {
-    if (spelling.is_long) refuse_replaced_flag(command, spelling.name, arguments);
-    refuse_engine_flag(spelling);
-  }
   if (option == nullptr || (spelling.path && option->value != "JSON")) {
     refuse_unknown(command, argument, spelling.name);
   }
   return *option;
+}
+
+// "true" or "false", however it was written.
+std::string_view switch_value(const OptionSpec& option, const Spelling& spelling) {
+  if (!spelling.value || is_on(*spelling.value)) return "true";
+  if (is_off(*spelling.value)) return "false";
+  throw Error(Errc::kUsage, fmt::format("--{} is a switch: give it alone, or with =true or =false, "
+                                        "not ={}",
+                                        option.name, *spelling.value));
 }
 
 nlohmann::json json_or_text(const std::string& text) {
@@ -107,7 +133,17 @@ Normalised normalise(std::string_view command, const std::vector<std::string>& a
       continue;
     }
     Spelling spelling = take_apart(argument);
-    const OptionSpec& option = known_option(command, argument, spelling, arguments);
+    if (const auto name = switched_off(command, spelling)) {
+      spelling.name = *name;
+      spelling.value = "false";
+    }
+    if (find_option(command, spelling.name, spelling.is_long) == nullptr) {
+      if (const auto behind = skip_foreign_flag(command, spelling, arguments, i)) {
+        i += *behind;
+        continue;
+      }
+    }
+    const OptionSpec& option = known_option(command, argument, spelling);
     if (!spelling.value && !option.value.empty()) {
       if (++i == arguments.size()) {
         throw Error(Errc::kUsage,
@@ -119,8 +155,7 @@ Normalised normalise(std::string_view command, const std::vector<std::string>& a
       out.dotted.push_back(
           {std::string(option.name), *spelling.path, json_or_text(*spelling.value)});
     } else if (option.value.empty()) {
-      out.arguments.push_back(spelling.value ? fmt::format("--{}={}", option.name, *spelling.value)
-                                             : fmt::format("--{}", option.name));
+      out.arguments.push_back(fmt::format("--{}={}", option.name, switch_value(option, spelling)));
     } else {
       // Apart: cxxopts does not look for '=' across the lines of a value.
       out.arguments.push_back(fmt::format("--{}", option.name));

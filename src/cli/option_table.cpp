@@ -7,7 +7,7 @@
 namespace preload::cli {
 namespace {
 
-constexpr std::string_view kModelCommands = "serve plan key bench";
+constexpr std::string_view kModelCommands = "serve plan key bench doctor";
 constexpr std::string_view kLocalCommands = "status wait attach verify release stop";
 
 constexpr auto kOptions = std::to_array<OptionSpec>({
@@ -40,7 +40,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "of transformers 5 holds, unsplit) [vllm]"},
     {"hf-overrides", "", "JSON", kModelCommands,
      "object laid over config.json; --hf-overrides.KEY VALUE sets one key"},
-    {"speculative-config", "", "JSON", "serve plan key",
+    {"speculative-config", "sc", "JSON", "serve plan key",
      "as vLLM takes it: MTP layers, EAGLE and EAGLE3 drafts are held beside the target, in the "
      "role "
      "draft; --speculative-config.KEY VALUE sets one key"},
@@ -51,7 +51,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"ignore-tensor", "", "GLOB", kModelCommands,
      "leave checkpoint tensors of this name alone (* and ?); may be repeated", true},
     // What a daemon does with them.
-    {"device", "", "KIND", "serve bench plan",
+    {"device", "", "KIND", "serve bench plan doctor",
      "cuda or host [cuda where there is a GPU, else host; plan: cuda]"},
     {"export", "", "KIND", "serve", "handles for clients on cuda: vmm or cuda-ipc [vmm]"},
     {"ring-bytes", "", "SIZE", "serve bench", "host bounce memory of a rank, e.g. 256M [512M]"},
@@ -69,6 +69,13 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"reads-in-flight", "", "N", "serve",
      "reads in flight of a node on one file system, shared out among its ranks [32 on network file "
      "systems, any number on others]"},
+    {"replace", "", "", "serve",
+     "take the place of the daemons that run there, which serve until this job does; the same "
+     "weights are taken over, others loaded beside them"},
+    {"drain", "", "SECONDS", "serve",
+     "with --replace: where others do not fit beside them, let the old weights go first, when "
+     "their "
+     "clients have, and wait for these so long"},
     {"keeper", "", "WHEN", "serve",
      "deposit what is served in the directory's keeper, which has it for a successor: auto (if one "
      "runs), require or off [auto]"},
@@ -76,10 +83,15 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "how long open leases may go on when the daemon is told to end [5]"},
     {"allow-uid", "", "UID", "serve keeper",
      "user id that may attach besides ours and root; may be repeated", true},
+    {"weight-cache-health-port", "", "PORT", "serve",
+     "TCP port of each node's /health and /metrics; 0 is none [0]"},
+    {"weight-cache-health-host", "", "ADDRESS", "serve",
+     "where they listen: 0.0.0.0 is every interface [127.0.0.1]"},
     {"log-level", "", "LEVEL", "serve keeper",
      "debug, info, warn, error or off [$PRELOAD_LOG_LEVEL, else info]"},
     // Where daemons and clients meet, and which daemons are meant.
-    {"weight-cache-socket-dir", "", "DIR", "serve keeper status wait attach verify release stop",
+    {"weight-cache-socket-dir", "", "DIR",
+     "serve keeper status wait attach verify release stop doctor",
      "directory of the sockets [$PRELOAD_SOCKET_DIR, else /tmp/preload-<uid>]"},
     {"slot", "", "NAME", "serve status wait attach verify release stop",
      "one of several daemons of a GPU: a-z, 0-9 and '-', at most 32 characters"},
@@ -138,7 +150,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "time these loaders on the same files: some of safetensors, fastsafetensors, "
      "runai_model_streamer and instanttensor, with commas between, or auto (all) or none; by "
      "$PRELOAD_PYTHON, else python3 [auto]"},
-    {"json", "", "", "plan key status wait attach verify release stop bench", "print JSON"},
+    {"json", "", "", "plan key status wait attach verify release stop bench doctor", "print JSON"},
 });
 
 constexpr auto kCommands = std::to_array<CommandSpec>({
@@ -154,14 +166,16 @@ constexpr auto kCommands = std::to_array<CommandSpec>({
     {"keeper", "", "hold weights and leases across restarts of the directory's daemons"},
     {"bench", "load",
      "time a load beside the limit measured in the same run, and beside other loaders"},
+    {"doctor", "",
+     "look at GPUs, launcher, limits and directories, and say what to do about what is not right"},
 });
 
 constexpr std::string_view kBecauseNodes = "the launcher spreads the ranks over the nodes";
 constexpr std::string_view kBecauseMeet = "the launcher makes the ranks find each other";
 constexpr std::string_view kBecauseDp = "replicas follow from --data-parallel-size and the rank";
 constexpr auto kReplaced = std::to_array<ReplacedFlag>({
-    {"nnodes", kBecauseNodes},
-    {"node-rank", kBecauseNodes},
+    {"nnodes", kBecauseNodes, "1"},
+    {"node-rank", kBecauseNodes, "0"},
     {"master-addr", kBecauseMeet},
     {"master-port", kBecauseMeet},
     {"weight-cache-master-port", kBecauseMeet},
@@ -171,31 +185,11 @@ constexpr auto kReplaced = std::to_array<ReplacedFlag>({
     {"data-parallel-address", kBecauseMeet},
 });
 
-constexpr std::string_view kBecauseEplb =
-    "redundant experts move between ranks while the engine runs, and what is served never changes: "
-    "serve without them";
-constexpr std::string_view kBecauseContext =
-    "context parallelism is a dimension of ranks that is not built: use the data-, pipeline-, "
-    "tensor- and expert-parallel ones";
-constexpr std::string_view kBecauseElastic =
-    "the ranks of a job are fixed when it starts: start another for another size";
-constexpr auto kRefused = std::to_array<RefusedFlag>({
-    {"enable-eplb", "", kBecauseEplb},
-    {"eplb-config", "", kBecauseEplb},
-    {"num-redundant-experts", "", kBecauseEplb},
-    {"decode-context-parallel-size", "dcp", kBecauseContext},
-    {"prefill-context-parallel-size", "pcp", kBecauseContext},
-    {"dcp-q-replicate", "", kBecauseContext},
-    {"enable-elastic-ep", "", kBecauseElastic},
-    {"elastic-ep-max-dp-size", "", kBecauseElastic},
-});
-
 }  // namespace
 
 std::span<const OptionSpec> option_table() noexcept { return kOptions; }
 std::span<const CommandSpec> command_table() noexcept { return kCommands; }
 std::span<const ReplacedFlag> replaced_flags() noexcept { return kReplaced; }
-std::span<const RefusedFlag> refused_flags() noexcept { return kRefused; }
 
 const CommandSpec* find_command(std::string_view name) noexcept {
   const auto at = std::ranges::find(kCommands, name, &CommandSpec::name);

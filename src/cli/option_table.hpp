@@ -27,19 +27,12 @@ struct CommandSpec {
 struct ReplacedFlag {
   std::string_view name;
   std::string_view because;
-};
-
-// Flags of the engine that would change what its ranks hold in ways that are not served.
-struct RefusedFlag {
-  std::string_view name;
-  std::string_view abbreviation;
-  std::string_view because;
+  std::string_view neutral = {};  // the value that says what holds anyway, where there is one
 };
 
 std::span<const OptionSpec> option_table() noexcept;
 std::span<const CommandSpec> command_table() noexcept;
 std::span<const ReplacedFlag> replaced_flags() noexcept;
-std::span<const RefusedFlag> refused_flags() noexcept;
 
 const CommandSpec* find_command(std::string_view name) noexcept;
 bool takes(const OptionSpec& option, std::string_view command) noexcept;

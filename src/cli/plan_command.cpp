@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "cli/command.hpp"
 #include "cli/draft_options.hpp"
@@ -108,11 +109,11 @@ class PlanPrinter {
     if (json_) {
       print(fmt::format("{{\"world\":{},\"ranks\":[", sizes_.world()));
     } else {
-      print(
-          fmt::format("{} ranks: dp {} x pp {} x tp {}\n{:>6} {:>5} {:>5} {:>5} {:>4} {:>5} "
-                      "{:>5} {:>12} {:>12} {:>12} {:>12} {:>9}\n",
-                      sizes_.world(), sizes_.dp, sizes_.pp, sizes_.tp, "rank", "node", "local",
-                      "dp", "pp", "tp", "ep", "holds", "reads", "sends", "receives", "seconds"));
+      print(fmt::format(
+          "{}: dp {} x pp {} x tp {}\n{:>6} {:>5} {:>5} {:>5} {:>4} {:>5} "
+          "{:>5} {:>12} {:>12} {:>12} {:>12} {:>9}\n",
+          counted(sizes_.world(), "rank"), sizes_.dp, sizes_.pp, sizes_.tp, "rank", "node", "local",
+          "dp", "pp", "tp", "ep", "holds", "reads", "sends", "receives", "seconds"));
     }
     for (int global = first; global <= last; ++global) {
       if (json_ && global > first) print(",");
@@ -174,14 +175,15 @@ class PlanPrinter {
                       node.nodes, node.seconds));
       return;
     }
-    std::string how = ", each what it holds";
+    std::string how = ", each rank what it holds";
     if (node.spread) {
-      how = fmt::format(" once{} and hand on {}",
+      how = fmt::format(" once{} and hands on {}",
                         node.nodes > 1 ? fmt::format(", as a group of {} nodes,", node.nodes) : "",
                         format_bytes(sum.sent_bytes));
     }
-    print(fmt::format("node {}: {} ranks read {}{}; about {:.3f} s\n", place.node, place.local_size,
-                      format_bytes(sum.read_bytes), how, node.seconds));
+    print(fmt::format("node {} ({}) reads {}{}; about {:.3f} s\n", place.node,
+                      counted(place.local_size, "rank"), format_bytes(sum.read_bytes), how,
+                      node.seconds));
   }
 
   ShareSize share_of(const RankCoords& rank) {
@@ -259,8 +261,8 @@ int run_plan(const Arguments& arguments) {
   if (!ranks) throw Error(Errc::kUsage, "--ranks is missing: how many ranks to plan for");
   const std::optional<int> only = options.number("rank", 0);
   if (only && *only >= *ranks) {
-    throw Error(Errc::kUsage,
-                fmt::format("--rank {}: of {} ranks the last is {}", *only, *ranks, *ranks - 1));
+    throw Error(Errc::kUsage, fmt::format("--rank {}: of {} the last is {}", *only,
+                                          counted(*ranks, "rank"), *ranks - 1));
   }
   const ParallelSizes sizes = job_sizes(model, *ranks);
   const std::vector<RankPlace> places = place_ranks(*ranks, options.number("nodes", 1).value_or(1));

@@ -20,10 +20,6 @@ std::string option_name(const std::string& argument) {
   return name;
 }
 
-bool is_replaced(const std::string& name) {
-  return std::ranges::any_of(replaced_flags(), [&](const auto& f) { return f.name == name; });
-}
-
 // The command line without the replaced flags, and the numbers in it that the launcher needs.
 struct Launch {
   std::string rest;
@@ -55,7 +51,7 @@ Launch launch_of(const std::vector<std::string>& arguments) {
     const bool numeric =
         !value.empty() &&
         std::from_chars(value.data(), value.data() + value.size(), number).ec == std::errc{};
-    if (is_replaced(name)) {
+    if (find_replaced_flag(name) != nullptr) {
       if (name == "nnodes" && numeric) launch.nodes = number;
       if (equals == std::string::npos && !value.empty()) ++i;
       continue;
@@ -74,17 +70,20 @@ Launch launch_of(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-void refuse_replaced_flag(std::string_view command, std::string_view name,
+const ReplacedFlag* find_replaced_flag(std::string_view name) noexcept {
+  const auto at = std::ranges::find(replaced_flags(), name, &ReplacedFlag::name);
+  return at == replaced_flags().end() ? nullptr : &*at;
+}
+
+void refuse_replaced_flag(std::string_view command, const ReplacedFlag& flag,
                           const std::vector<std::string>& arguments) {
-  const auto flag = std::ranges::find(replaced_flags(), name, &ReplacedFlag::name);
-  if (flag == replaced_flags().end()) return;
   const Launch launch = launch_of(arguments);
   const std::string ranks = launch.world_known ? fmt::format("{}", launch.world) : "RANKS";
   throw Error(Errc::kUsage,
               fmt::format("--{} is not taken: {}. Use\n"
                           "  srun {}--ntasks={} --mpi=pmix preload {}{}\nor\n"
                           "  mpirun -np {} preload {}{}",
-                          name, flag->because,
+                          flag.name, flag.because,
                           launch.nodes ? fmt::format("--nodes={} ", *launch.nodes) : "", ranks,
                           command, launch.rest, ranks, command, launch.rest));
 }

@@ -5,11 +5,15 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/option_table.hpp"
+
 namespace preload::cli {
 
-// Throws Error(kUsage) when `name` is a flag that MPI replaces, with the srun and mpirun commands
-// to use instead of `arguments`; returns otherwise.
-void refuse_replaced_flag(std::string_view command, std::string_view name,
-                          const std::vector<std::string>& arguments);
+// The flag of this name that MPI replaces; nullptr when there is none.
+const ReplacedFlag* find_replaced_flag(std::string_view name) noexcept;
+
+// Throws Error(kUsage) with the srun and mpirun commands to use instead of `arguments`.
+[[noreturn]] void refuse_replaced_flag(std::string_view command, const ReplacedFlag& flag,
+                                       const std::vector<std::string>& arguments);
 
 }  // namespace preload::cli

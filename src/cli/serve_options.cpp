@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "cli/kernel_config.hpp"
 #include "model/expert_share.hpp"
@@ -95,9 +96,9 @@ std::vector<int> parse_stage_layers(const std::string& text, int stages) {
     at = next;
   }
   if (layers.size() != static_cast<std::size_t>(stages)) {
-    throw Error(Errc::kUsage, fmt::format("--pipeline-layers {} names {} stages, "
+    throw Error(Errc::kUsage, fmt::format("--pipeline-layers {} names {}, "
                                           "--pipeline-parallel-size is {}",
-                                          text, layers.size(), stages));
+                                          text, counted(layers.size(), "stage"), stages));
   }
   return layers;
 }
@@ -203,8 +204,8 @@ ParallelSizes job_sizes(const ModelOptions& model, int world) {
 int rank_option(const ParsedOptions& options, const ParallelSizes& sizes) {
   const int rank = options.number("rank", 0).value_or(0);
   if (rank >= sizes.world()) {
-    throw Error(Errc::kUsage, fmt::format("--rank {}: of {} ranks the last is {}", rank,
-                                          sizes.world(), sizes.world() - 1));
+    throw Error(Errc::kUsage, fmt::format("--rank {}: of {} the last is {}", rank,
+                                          counted(sizes.world(), "rank"), sizes.world() - 1));
   }
   return rank;
 }
@@ -271,12 +272,29 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   serve.nccl_library = options.text("nccl-library").value_or("");
   serve.threads = options.number("reader-threads", 1).value_or(0);
   serve.reads_in_flight = options.number("reads-in-flight", 1);
+  serve.replace = options.has("replace");
+  serve.drain_s = options.seconds("drain");
+  if (serve.drain_s && !serve.replace)
+    throw Error(Errc::kUsage, "--drain is for --replace: it drains the daemon that is replaced");
   serve.keeper = keeper_option(options, serve.export_kind);
   if (const auto seconds = options.number("lease-wait", 0)) {
     serve.lease_wait = std::chrono::seconds(*seconds);
   }
   serve.allow_uids = allow_uids_option(options);
   serve.log_level = log_level_option(options);
+  serve.health_port = options.number("weight-cache-health-port", 0).value_or(0);
+  if (serve.health_port > std::numeric_limits<std::uint16_t>::max()) {
+    throw Error(Errc::kUsage, fmt::format("--weight-cache-health-port must be 0 to 65535: {}",
+                                          serve.health_port));
+  }
+  if (const auto host = options.text("weight-cache-health-host")) {
+    if (serve.health_port == 0) {
+      throw Error(Errc::kUsage,
+                  "--weight-cache-health-host says where --weight-cache-health-port listens: give "
+                  "both, or neither");
+    }
+    serve.health_host = *host;
+  }
   return serve;
 }
 

@@ -47,9 +47,13 @@ struct ServeOptions {
   std::string nccl_library;             // --nccl-library, "" = the usual name
   int threads = 0;                      // --reader-threads, 0 = by the CPUs at hand
   std::optional<int> reads_in_flight;   // --reads-in-flight, of a node
+  bool replace = false;                 // --replace
+  std::optional<double> drain_s;        // --drain, with it
   KeeperUse keeper = KeeperUse::kAuto;  // --keeper
   std::chrono::seconds lease_wait{5};   // --lease-wait
   std::vector<unsigned> allow_uids;
+  std::string health_host = "127.0.0.1";
+  int health_port = 0;  // 0: neither /health nor /metrics
   log::Level log_level = log::Level::kInfo;
 };
 

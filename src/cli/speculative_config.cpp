@@ -58,6 +58,10 @@ constexpr auto kMethods = std::to_array<std::string_view>(
     {"custom_class", "dflash", "draft_model", "dspark", "eagle", "eagle3", "extract_hidden_states",
      "medusa", "mlp_speculator", "mtp", "ngram", "ngram_gpu", "suffix"});
 
+// The methods that take no weights of their own, or take them from the target's checkpoint.
+constexpr auto kNeedNoModel = std::to_array<std::string_view>(
+    {"dspark", "extract_hidden_states", "mtp", "ngram", "ngram_gpu", "suffix"});
+
 [[noreturn]] void refuse(const std::string& text) {
   throw Error(Errc::kUsage, "--speculative-config: " + text);
 }
@@ -150,13 +154,35 @@ void check_layout(const json& config) {
   }
 }
 
+// vLLM takes '-' for '_' in the members' names.
+json with_underscores(const json& given) {
+  json config = json::object();
+  for (const auto& [name, value] : given.items()) {
+    std::string spelled = name;
+    std::ranges::replace(spelled, '-', '_');
+    config[spelled] = value;
+  }
+  return config;
+}
+
+void check_model(const json& config, const SpeculativeConfig& out) {
+  if (!out.model.empty()) return;
+  if (text_of(config, "method").empty()) {
+    refuse("neither \"method\" nor \"model\" says what drafts: vLLM needs one of them");
+  }
+  if (std::ranges::find(kNeedNoModel, out.method) == kNeedNoModel.end()) {
+    refuse(fmt::format("method {} needs \"model\", the draft's directory or hub id", out.method));
+  }
+}
+
 }  // namespace
 
 SpeculativeConfig parse_speculative_config(std::string_view text, int tp) {
-  const json config = json::parse(text, nullptr, false);
-  if (!config.is_object()) {
+  const json given = json::parse(text, nullptr, false);
+  if (!given.is_object()) {
     throw Error(Errc::kUsage, fmt::format("--speculative-config must be a JSON object: {}", text));
   }
+  const json config = with_underscores(given);
   check_members(config);
   SpeculativeConfig out;
   out.model = text_of(config, "model");
@@ -164,12 +190,10 @@ SpeculativeConfig parse_speculative_config(std::string_view text, int tp) {
   if (const std::string revision = text_of(config, "revision"); !revision.empty()) {
     out.revision = revision;
   }
+  check_model(config, out);
   number_of(config, "num_speculative_tokens");
   out.draft = draft_method_from_name(out.method);
   if (!out.draft) return out;
-  if (out.model.empty() && *out.draft != DraftMethod::kMtp) {
-    refuse(fmt::format("method {} needs \"model\", the draft's directory or hub id", out.method));
-  }
   check_tensor_parallel(config, tp);
   check_layout(config);
   return out;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/counted.hpp"
 #include "base/log.hpp"
 #include "cli/command.hpp"
 #include "cli/local_daemons.hpp"
@@ -75,9 +76,9 @@ std::string verdict_text(const Verdict& verdict, bool against) {
         mismatch.tensor.tensor,
         mismatch.tensor.source ? "the checkpoint's " + *mismatch.tensor.source : "what was loaded");
   }
-  return text + fmt::format("{} tensors checked{}, {} mismatches\n", verdict.checked,
+  return text + fmt::format("{} checked{}, {}\n", counted(verdict.checked, "tensor"),
                             against ? " against their hashes and the checkpoint" : "",
-                            verdict.mismatches.size());
+                            counted(verdict.mismatches.size(), "mismatch"));
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "base/error.hpp"
@@ -22,12 +24,18 @@ using Verdict = JobView::Verdict;
 constexpr Seconds kTimeout{600};
 // Without a timeout of the user's own: how long nothing at all may be there.
 constexpr Seconds kAppearance{30};
-// A failure counts when nobody takes the lock again in that time: restarts overlap with waits.
+// A failure from before the wait counts when nobody takes the lock again in that time: what is
+// waited for may have been started a moment ago and not be there yet.
 constexpr Seconds kGrace{3};
 constexpr auto kPollInterval = std::chrono::milliseconds(100);
 
 bool is_failure(Verdict verdict) {
   return verdict == Verdict::kFailed || verdict == Verdict::kDead;
+}
+
+std::int64_t now_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
 
 class Wait {
@@ -47,19 +55,41 @@ class Wait {
  private:
   bool is_final(const JobView& view) {
     const auto now = Clock::now();
+    const bool fresh = is_fresh(view);
     if (view.verdict == Verdict::kReady || view.verdict == Verdict::kReleased) return true;
     if (!is_failure(view.verdict)) failing_since_.reset();
     if (is_failure(view.verdict) && !failing_since_) failing_since_ = now;
-    if (failing_since_ && now - *failing_since_ >= kGrace) return true;
+    if (failing_since_ && (fresh || now - *failing_since_ >= kGrace)) return true;
     if (view.verdict != Verdict::kNothing) seen_ = true;
     const bool bounded_by_appearance = !options_.timeout_s && !seen_;
     return now - begin_ >= (bounded_by_appearance ? kAppearance : limit());
   }
+
+  // Whether what has failed ran while this waited: then it is what was waited for, and its failure
+  // is told at once. `seen_pids_` does not depend on the clock, which may be set meanwhile.
+  bool is_fresh(const JobView& view) {
+    bool fresh = false;
+    for (const DaemonView& daemon : view.daemons) {
+      const int pid = daemon.status().pid;
+      if (daemon.condition == DaemonCondition::kAnswering ||
+          daemon.condition == DaemonCondition::kComing) {
+        if (pid != 0) seen_pids_.insert(pid);
+      } else if (daemon.file) {
+        const bool said_now =
+            daemon.condition == DaemonCondition::kFailed && daemon.file->time_ms >= begin_ms_;
+        fresh = fresh || said_now || seen_pids_.contains(pid);
+      }
+    }
+    return fresh;
+  }
+
   Seconds limit() const { return options_.timeout_s ? Seconds(*options_.timeout_s) : kTimeout; }
 
   const ClientOptions& options_;
   std::optional<std::string> job_;
-  Clock::time_point begin_ = Clock::now();
+  const Clock::time_point begin_ = Clock::now();
+  const std::int64_t begin_ms_ = now_ms();
+  std::set<int> seen_pids_;
   std::optional<Clock::time_point> failing_since_;
   bool seen_ = false;
 };

@@ -49,6 +49,9 @@ std::size_t struct_size_of(const Struct* out) {
   return out->struct_size;
 }
 
+// What the caller of preload_attach and its kin asked for. Throws Error(kUsage).
+AttachOptions attach_options(const preload_attach_options* given);
+
 inline const Attachment& open(const preload_attachment* attachment) {
   require(attachment != nullptr, "the attachment is NULL");
   return attachment->attachment;

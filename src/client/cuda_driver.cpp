@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 namespace preload::cu {
 
 void DlTraits::close(void* handle) noexcept { ::dlclose(handle); }
@@ -72,7 +74,14 @@ Driver::Driver() : library_(open_library()) {
   bind(stream_destroy, "cuStreamDestroy_v2");
   bind(ipc_open, "cuIpcOpenMemHandle_v2");
   bind(ipc_close, "cuIpcCloseMemHandle");
-  check(init(0), "starting the CUDA driver");
+  // It starts only where it sees a GPU, and what it sees may have been taken away on purpose.
+  if (const Result result = init(0); result != 0) {
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    throw Error(
+        Errc::kDevice,
+        fmt::format("starting the CUDA driver: {}; CUDA_VISIBLE_DEVICES is {}", text(result),
+                    visible != nullptr ? fmt::format("\"{}\"", visible) : "not set"));
+  }
 }
 
 void Driver::check(Result result, std::string_view what, std::source_location where) const {

@@ -162,8 +162,10 @@ LoadResult joined(LoadResult first, const LoadResult& second) {
   return first;
 }
 
-std::vector<Hash128> hash_tensors(const LoadWork& work, const std::vector<std::uint32_t>& tensors,
-                                  const LoadOptions& options, const Cancel& cancel) {
+}  // namespace
+
+std::vector<Hash128> hash_served(const LoadWork& work, const std::vector<std::uint32_t>& tensors,
+                                 const LoadOptions& options, const Cancel& cancel) {
   if (tensors.empty()) return {};
 #ifdef PRELOAD_HAVE_CUDA
   if (work.memory.kind() != HandleKind::kHost) {
@@ -172,8 +174,6 @@ std::vector<Hash128> hash_tensors(const LoadWork& work, const std::vector<std::u
 #endif
   return hash_host_tensors(work, tensors, settle(options, HandleKind::kHost).threads, cancel);
 }
-
-}  // namespace
 
 int default_reader_threads(HandleKind kind) noexcept {
   const int cpus = usable_cpus();
@@ -254,7 +254,7 @@ void finish_load(LoadResult& result, const LoadWork& work, const std::vector<Giv
   for (std::uint32_t t = 0; t < from.size(); ++t) {
     if (wanted[t] || from[t] == ServedHash::kAfterLoad) tensors.push_back(t);
   }
-  const std::vector<Hash128> found = hash_tensors(work, tensors, options, cancel);
+  const std::vector<Hash128> found = hash_served(work, tensors, options, cancel);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     Hash128& served = result.served[tensors[i]];
     if (from[tensors[i]] == ServedHash::kAfterLoad) served = found[i];

@@ -111,6 +111,10 @@ LoadResult load(const LoadWork& work, const LoadOptions& options, LoadProgress& 
 void finish_load(LoadResult& result, const LoadWork& work, const std::vector<GivenHash>& received,
                  const LoadOptions& options, const Cancel& cancel);
 
+// Hashes of tensors of the program over their row-major bytes, where they lie.
+std::vector<Hash128> hash_served(const LoadWork& work, const std::vector<std::uint32_t>& tensors,
+                                 const LoadOptions& options, const Cancel& cancel);
+
 // Both, for a rank that reads all it holds.
 LoadResult load_alone(const LoadPlan& plan, const CopyProgram& program,
                       const Checkpoint& checkpoint, SlabMemory& memory, const LoadOptions& options,

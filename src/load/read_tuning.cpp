@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/counted.hpp"
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "load/cache_dir.hpp"
@@ -77,8 +78,8 @@ ChosenTuning choose_tuning(const std::vector<ReadTuning>& tunings, std::uint64_t
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     const double rate = static_cast<double>(done) / seconds;
-    log::debug(fmt::format("trial: {} on {} threads: {:.1f} GB/s", read_method_name(tuning.method),
-                           tuning.threads, rate / 1e9));
+    log::debug(fmt::format("trial: {} on {}: {:.1f} GB/s", read_method_name(tuning.method),
+                           counted(tuning.threads, "thread"), rate / 1e9));
     if (rate > best_rate * (best_rate == 0 ? 1 : kClearly)) {
       best = tuning;
       best_rate = rate;

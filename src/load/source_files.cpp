@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/log.hpp"
 #include "load/aligned_buffer.hpp"
 #include "load/direct_read.hpp"
@@ -35,15 +36,15 @@ void check_against_header(int fd, const SourceFile& file, const std::string& sho
   const auto bytes = static_cast<std::uint64_t>(status.st_size);
   if (bytes < file.bytes) {
     throw Error(Errc::kCheckpoint,
-                fmt::format("{} has {} bytes, {} fewer than when its header was read: it was "
+                fmt::format("{} has {}, {} fewer than when its header was read: it was "
                             "truncated meanwhile; restore it and start again",
-                            shown, bytes, file.bytes - bytes));
+                            shown, counted(bytes, "byte"), file.bytes - bytes));
   }
   if (bytes != file.bytes || mtime_ns(status) != file.mtime_ns) {
     throw Error(Errc::kCheckpoint,
-                fmt::format("{} changed since its header was read ({} bytes then, {} now): start "
+                fmt::format("{} changed since its header was read ({} then, {} now): start "
                             "again once nothing writes to the checkpoint",
-                            shown, file.bytes, bytes));
+                            shown, counted(file.bytes, "byte"), bytes));
   }
 }
 
@@ -192,11 +193,10 @@ void SourceFiles::read(std::uint32_t file, std::uint64_t offset, std::span<std::
   const std::size_t got = read_by(method, open, offset, out, pass.count());
   bytes_by_[static_cast<std::size_t>(method)].fetch_add(got, std::memory_order_relaxed);
   if (got == out.size()) return;
-  throw Error(
-      Errc::kCheckpoint,
-      fmt::format("{} ends at byte {}, {} bytes short of what its header promises at offset "
-                  "{}: it was truncated while it was read; restore it and start again",
-                  open.shown, offset + got, out.size() - got, offset));
+  throw Error(Errc::kCheckpoint,
+              fmt::format("{} ends at byte {}, {} short of what its header promises at offset "
+                          "{}: it was truncated while it was read; restore it and start again",
+                          open.shown, offset + got, counted(out.size() - got, "byte"), offset));
 }
 
 std::size_t SourceFiles::read_by(ReadMethod method, const Open& open, std::uint64_t offset,

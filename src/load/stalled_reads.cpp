@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 
 namespace preload {
 
@@ -20,7 +21,8 @@ std::string describe(const std::vector<wire::StalledRead>& reads, std::string_vi
   const wire::StalledRead& longest =
       *std::ranges::max_element(reads, {}, &wire::StalledRead::seconds);
   const std::string others =
-      reads.size() == 1 ? "" : fmt::format(" ({} more reads likewise)", reads.size() - 1);
+      reads.size() == 1 ? ""
+                        : fmt::format(" ({} likewise)", counted(reads.size() - 1, "more read"));
   return fmt::format("'{}': the read of {} at offset {} {} {:.0f} s{}", longest.file,
                      format_bytes(longest.bytes), longest.offset, what, longest.seconds, others);
 }

@@ -133,24 +133,25 @@ void CudaVmm::unmap() noexcept {
   }
 }
 
-PeerVmm::PeerVmm(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds, int device) {
+PeerVmm::PeerVmm(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds, int device,
+                 bool writable) {
   set_device(device);
   for (const SlabSpec& slab : slabs) slabs_.push_back({.bytes = slab.bytes});
   try {
-    for (std::size_t i = 0; i < slabs_.size(); ++i) map(slabs_[i], fds[i].get(), device);
+    for (std::size_t i = 0; i < slabs_.size(); ++i) map(slabs_[i], fds[i].get(), device, writable);
   } catch (...) {
     unmap();
     throw;
   }
 }
 
-void PeerVmm::map(Slab& slab, int fd, int device) {
+void PeerVmm::map(Slab& slab, int fd, int device, bool writable) {
   const CudaDriver& driver = cuda_driver();
   CUmemGenericAllocationHandle allocation = 0;
   // The driver takes the descriptor's number in place of a pointer.
   void* const handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
   check_cuda(driver.import_handle(&allocation, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-             "importing another rank's GPU memory");
+             "importing another process's GPU memory");
   // The mapping keeps the memory: this reference to the allocation is dropped at once.
   struct Release {
     const CudaDriver& driver;
@@ -161,15 +162,15 @@ void PeerVmm::map(Slab& slab, int fd, int device) {
   check_cuda(driver.address_reserve(&address, slab.bytes, 0, 0, 0), "reserving GPU address space");
   slab.address = address;
   check_cuda(driver.mem_map(address, slab.bytes, 0, allocation, 0),
-             "mapping another rank's GPU memory");
+             "mapping another process's GPU memory");
   slab.mapped = true;
   CUmemAccessDesc access{};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.location.id = device;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  check_cuda(
-      driver.set_access(address, slab.bytes, &access, 1),
-      "making another rank's GPU memory writable (is there a direct link between the GPUs?)");
+  access.flags = writable ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+  check_cuda(driver.set_access(address, slab.bytes, &access, 1),
+             "gaining access to another process's GPU memory (on another GPU: is there a direct "
+             "link between the two?)");
 }
 
 std::byte* PeerVmm::address(std::uint32_t slab) const noexcept {

@@ -40,7 +40,8 @@ class CudaVmm final : public SlabMemory {
 // Another process's slabs, on this GPU or one that it reaches directly.
 class PeerVmm final : public MappedSlabs {
  public:
-  PeerVmm(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds, int device);
+  PeerVmm(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds, int device,
+          bool writable);
   ~PeerVmm() override { unmap(); }
   PeerVmm(const PeerVmm&) = delete;
   PeerVmm& operator=(const PeerVmm&) = delete;
@@ -52,7 +53,7 @@ class PeerVmm final : public MappedSlabs {
     unsigned long long address = 0;  // CUdeviceptr
     bool mapped = false;
   };
-  void map(Slab& slab, int fd, int device);
+  void map(Slab& slab, int fd, int device, bool writable);
   void unmap() noexcept;
 
   std::vector<Slab> slabs_;

@@ -77,10 +77,11 @@ void HostMemfd::unmap() noexcept {
   }
 }
 
-PeerMemfds::PeerMemfds(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds) {
+PeerMemfds::PeerMemfds(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds,
+                       bool writable) {
   for (std::size_t i = 0; i < slabs.size(); ++i) {
     mappings_.push_back(
-        map_fd(fds[i].get(), slabs[i].bytes, true, "another rank's slab of host memory"));
+        map_fd(fds[i].get(), slabs[i].bytes, writable, "another process's slab of host memory"));
   }
 }
 

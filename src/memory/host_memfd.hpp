@@ -32,7 +32,7 @@ class HostMemfd final : public SlabMemory {
 
 class PeerMemfds final : public MappedSlabs {
  public:
-  PeerMemfds(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds);
+  PeerMemfds(const std::vector<SlabSpec>& slabs, const std::vector<Fd>& fds, bool writable);
   std::byte* address(std::uint32_t slab) const noexcept override { return mappings_[slab].data(); }
 
  private:

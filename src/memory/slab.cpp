@@ -45,15 +45,15 @@ std::unique_ptr<SlabMemory> allocate_slabs(HandleKind kind, const std::vector<Sl
 }
 
 std::unique_ptr<MappedSlabs> map_peer_slabs(HandleKind kind, const std::vector<SlabSpec>& slabs,
-                                            const std::vector<Fd>& fds,
-                                            [[maybe_unused]] int device) {
+                                            const std::vector<Fd>& fds, [[maybe_unused]] int device,
+                                            bool writable) {
   if (fds.size() != slabs.size()) {
-    throw Error(Errc::kDevice,
-                fmt::format("another rank sent {} slabs instead of {}", fds.size(), slabs.size()));
+    throw Error(Errc::kDevice, fmt::format("another process sent {} slabs instead of {}",
+                                           fds.size(), slabs.size()));
   }
-  if (kind == HandleKind::kHost) return std::make_unique<PeerMemfds>(slabs, fds);
+  if (kind == HandleKind::kHost) return std::make_unique<PeerMemfds>(slabs, fds, writable);
 #ifdef PRELOAD_HAVE_CUDA
-  if (kind == HandleKind::kVmm) return std::make_unique<PeerVmm>(slabs, fds, device);
+  if (kind == HandleKind::kVmm) return std::make_unique<PeerVmm>(slabs, fds, device, writable);
 #endif
   throw Error(Errc::kDevice, fmt::format("memory of kind {} cannot be written by other ranks",
                                          handle_kind_name(kind)));

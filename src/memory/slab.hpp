@@ -46,15 +46,17 @@ class SlabMemory {
 std::unique_ptr<SlabMemory> allocate_slabs(HandleKind kind, const std::vector<SlabSpec>& slabs,
                                            int device);
 
-// Another rank's slabs, mapped here to be written to; unmapped on destruction. Device memory may
+// Another process's slabs, mapped here; unmapped on destruction. Device memory may
 // lie on another GPU than `device`, which writes to it.
 class MappedSlabs {
  public:
   virtual ~MappedSlabs() = default;
   virtual std::byte* address(std::uint32_t slab) const noexcept = 0;
 };
-// `fds` as share() gave them. Throws Error(kDevice or kMemory) when they cannot be mapped.
+// `fds` as share() gave them, to be written to; or exported, to be read. Throws Error(kDevice or
+// kMemory) when they cannot be mapped.
 std::unique_ptr<MappedSlabs> map_peer_slabs(HandleKind kind, const std::vector<SlabSpec>& slabs,
-                                            const std::vector<Fd>& fds, int device);
+                                            const std::vector<Fd>& fds, int device,
+                                            bool writable = true);
 
 }  // namespace preload

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "base/counted.hpp"
 #include "model/family_matcher.hpp"
 #include "model/mxfp4.hpp"
 #include "model/part_shard.hpp"
@@ -56,9 +57,9 @@ void FamilyLayout::Matcher::check_parallelism() {
   }
   const std::int64_t placed = std::accumulate(stages.begin(), stages.end(), std::int64_t{0});
   if (!stages.empty() && placed != spec.num_hidden_layers) {
-    problems_.push_back(
-        fmt::format("--pipeline-layers {} places {} layers, num_hidden_layers is {}",
-                    fmt::join(stages, ","), placed, spec.num_hidden_layers));
+    problems_.push_back(fmt::format("--pipeline-layers {} places {}, num_hidden_layers is {}",
+                                    fmt::join(stages, ","), counted(placed, "layer"),
+                                    spec.num_hidden_layers));
   }
   const Experts& experts = layout_.family_.experts;
   if (sizes.expert_parallel && !experts.sparse) {

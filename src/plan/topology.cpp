@@ -8,6 +8,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 
 namespace preload {
@@ -24,10 +25,11 @@ RankCoords coords_of(int global, const ParallelSizes& sizes) {
 
 ParallelSizes parallel_sizes(int world, std::optional<int> dp, int pp, int tp) {
   if (world < 1 || tp < 1 || pp < 1 || dp.value_or(1) < 1) {
-    throw Error(Errc::kUsage, fmt::format("ranks and parallel sizes must be 1 or more: {} ranks, "
-                                          "--data-parallel-size {}, --pipeline-parallel-size {}, "
-                                          "--tensor-parallel-size {}",
-                                          world, dp ? fmt::format("{}", *dp) : "unset", pp, tp));
+    throw Error(Errc::kUsage,
+                fmt::format("ranks and parallel sizes must be 1 or more: {}, "
+                            "--data-parallel-size {}, --pipeline-parallel-size {}, "
+                            "--tensor-parallel-size {}",
+                            counted(world, "rank"), dp ? fmt::format("{}", *dp) : "unset", pp, tp));
   }
   const std::int64_t shard = std::int64_t{pp} * tp;
   const std::int64_t replicas = dp ? *dp : std::max<std::int64_t>(1, world / shard);
@@ -36,10 +38,10 @@ ParallelSizes parallel_sizes(int world, std::optional<int> dp, int pp, int tp) {
   if (!fits || replicas * shard != world) {
     throw Error(
         Errc::kUsage,
-        fmt::format("{} ranks were started, but --tensor-parallel-size {} x "
+        fmt::format("{} started, but --tensor-parallel-size {} x "
                     "--pipeline-parallel-size {} x --data-parallel-size {} needs {}: start that "
                     "many ranks or change the sizes",
-                    world, tp, pp,
+                    counted(world, "rank", "was", "were"), tp, pp,
                     dp ? fmt::format("{}", *dp) : fmt::format("{} (unset)", replicas),
                     fits ? fmt::format("{}", replicas * shard) : "more than any launcher starts"));
   }
@@ -80,8 +82,8 @@ std::vector<RankPlace> place_ranks(const std::vector<ProcessPlace>& processes) {
 
 std::vector<RankPlace> place_ranks(int ranks, int nodes) {
   if (nodes < 1 || nodes > ranks) {
-    throw Error(Errc::kUsage, fmt::format("--nodes {}: {} ranks need between 1 and {} nodes", nodes,
-                                          ranks, ranks));
+    throw Error(Errc::kUsage, fmt::format("--nodes {}: {} can be spread over 1 to {}", nodes,
+                                          counted(ranks, "rank"), counted(ranks, "node")));
   }
   std::vector<RankPlace> places;
   places.reserve(static_cast<std::size_t>(ranks));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 
 namespace preload::run {
@@ -39,11 +40,11 @@ DeviceChoice choose_gpu(const std::vector<ProcessFacts>& processes,
   if (ordinal >= gpus.size()) {
     throw Error(
         Errc::kLauncher,
-        fmt::format("{} ranks were started on {}, but rank {} (local rank {}) sees {} GPU{}: "
+        fmt::format("{} started on {}, but rank {} (local rank {}) sees {}: "
                     "start at most one rank per GPU (`srun --ntasks-per-node`, `mpirun "
                     "--map-by ppr:{}:node`), or {}",
-                    place.local_size, processes[i].host, place.global, place.local, gpus.size(),
-                    gpus.size() == 1 ? "" : "s", gpus.size(), kFlags));
+                    counted(place.local_size, "rank", "was", "were"), processes[i].host,
+                    place.global, place.local, counted(gpus.size(), "GPU"), gpus.size(), kFlags));
   }
   return {gpus[ordinal], static_cast<int>(ordinal)};
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/prompt_write.hpp"
 
 namespace preload::run {
 namespace {
@@ -26,7 +27,7 @@ ProgressLine::ProgressLine(int fd) : fd_(fd), terminal_(isatty(fd) == 1) {}
 
 // Of no consequence when it fails.
 void ProgressLine::put(std::string_view text) const {
-  [[maybe_unused]] const ssize_t written = ::write(fd_, text.data(), text.size());
+  write_promptly(fd_, text, std::chrono::milliseconds(0));
 }
 
 // The cursor stays at the line's begin, so that a log line overwrites it (see base/log.cpp).

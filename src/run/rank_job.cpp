@@ -2,6 +2,7 @@
 #include "run/rank_job.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -11,10 +12,12 @@
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
+#include "base/prompt_write.hpp"
 #include "cli/draft_options.hpp"
 #include "load/hash_files.hpp"
 #include "load/run_threads.hpp"
 #include "memory/device.hpp"
+#include "run/adoption.hpp"
 #include "run/agreement.hpp"
 #include "run/cpu_binding.hpp"
 #include "run/failure_report.hpp"
@@ -23,6 +26,8 @@
 #include "run/residency_build.hpp"
 #include "run/shared_receipt.hpp"
 #include "run/source_audit.hpp"
+#include "run/succession.hpp"
+#include "serve/node_watch.hpp"
 
 namespace preload::run {
 namespace {
@@ -31,9 +36,19 @@ namespace {
 // before their own, poorer one could count first.
 constexpr auto kLauncherNotices = std::chrono::seconds(1);
 constexpr std::chrono::hours kSlowestRank{24};
+constexpr std::chrono::milliseconds kAnswers{1000};
+// For a pipe that is full at this moment; the rank serves meanwhile.
+constexpr std::chrono::milliseconds kReadyPatience{2000};
+
+constexpr int kKeeperTimeoutMs = 1000;
 
 HandleKind handle_kind(const cli::ServeOptions& options, const Launch& launch) {
   return launch.cuda ? options.export_kind : HandleKind::kHost;
+}
+
+// What ends the rank ends every role; these end one, and the last one's the rank.
+bool ends_one_role(const ServeEnd& end) noexcept {
+  return end.cause == ServeEnd::Cause::kStopRequested || end.cause == ServeEnd::Cause::kHandedOver;
 }
 
 // A failure of another rank comes with its exit status alone.
@@ -83,8 +98,12 @@ int RankJob::run() {
 ServeEnd RankJob::work() {
   take_place();
   plan();
+  adopt();
+  make_room(group_, options_, launch_, kind_, daemons_, control_.cancel());
   allocate();
-  for (RoleDaemon& daemon : daemons_) load(daemon);
+  for (RoleDaemon& daemon : daemons_) {
+    if (!daemon.adopted) load(daemon);
+  }
   for (RoleDaemon& daemon : daemons_) {
     if (daemon.is_here()) daemon.residency->slabs = daemon.memory->export_handles();
   }
@@ -101,19 +120,45 @@ ServeEnd RankJob::work() {
 
 void RankJob::take_place() {
   directory_.emplace(SocketDir::open(options_.socket_dir, true));
+  if (options_.keeper == KeeperUse::kRequire)
+    static_cast<void>(connect_to_keeper(*directory_, kKeeperTimeoutMs, options_.allow_uids));
   std::vector<StateKeeper::Kept> kept;
   for (RankRole& role : rank_roles(options_, launch_)) {
     RoleDaemon& daemon = daemons_.emplace_back(std::move(role));
     if (!daemon.is_here()) continue;
-    daemon.lock = take_lock(*directory_, daemon.role.endpoint);
+    take_place_of(*directory_, options_, daemon);
     StateFile state;
     state.job = launch_.job;
     state.global_rank = launch_.coords.global;
     state.local_size = daemon.role.local_daemons;
     state.model = daemon.role.model.model;
-    kept.push_back({daemon.role.endpoint, std::move(state), &daemon.progress});
+    kept.push_back(
+        {daemon.role.endpoint, std::move(state), &daemon.progress, daemon.predecessor.has_value()});
   }
-  keeper_.emplace(*directory_, kept, launch_.place.node, supervision_);
+  keeper_.emplace(*directory_, kept, launch_.place.node, supervision_,
+                  [this](const std::string& text) { manager_.status(text); });
+  open_health();
+}
+
+int RankJob::local_daemons() const noexcept {
+  int sum = 0;
+  for (const RoleDaemon& daemon : daemons_) sum += daemon.role.local_daemons;
+  return sum;
+}
+
+// Before anything is loaded, so that a port that is taken is said at once.
+void RankJob::open_health() {
+  if (launch_.place.local != 0 || options_.health_port == 0) return;
+  HealthEndpoint::Options health;
+  health.host = options_.health_host;
+  health.port = options_.health_port;
+  health.job = launch_.job;
+  health.expected = local_daemons();
+  health.ending = [this]() -> std::optional<std::string> {
+    const auto end = control_.decided();
+    return end ? std::optional(end->text) : std::nullopt;
+  };
+  health_.emplace(*directory_, std::move(health));
 }
 
 void RankJob::plan() {
@@ -135,6 +180,7 @@ void RankJob::plan() {
     if (daemon->role.role == Role::kTarget) target = &daemon->plan;
     ++daemon;
   }
+  if (health_) health_->expect(local_daemons());
   group_.barrier({"every rank's plan", cancel});
 }
 
@@ -142,15 +188,30 @@ void RankJob::drop(RoleDaemon& daemon) {
   if (daemon.is_here()) keeper_->stopped(daemon.role.endpoint);
 }
 
+void RankJob::adopt() {
+  for (RoleDaemon& daemon : daemons_) {
+    find_offer(*directory_, options_, daemon);
+    daemon.adopted =
+        run::adopt(group_, options_, launch_, kind_, *directory_, daemon, control_.cancel());
+  }
+}
+
 void RankJob::allocate() {
   const CpuBinding binding(launch_.device.device);
   log::info(binding.account());
   if (kind_ == HandleKind::kHost) {
-    const auto here = std::ranges::count_if(daemons_, &RoleDaemon::is_here);
-    require_host_memory(group_, launch_, bytes(), static_cast<int>(here), control_.cancel());
+    std::uint64_t needed = 0;
+    int here = 0;
+    for (const RoleDaemon& daemon : daemons_) {
+      if (daemon.adopted) continue;
+      needed += daemon.bytes;
+      here += daemon.is_here() ? 1 : 0;
+    }
+    require_host_memory(group_, launch_, needed, here, control_.cancel());
   }
   for (RoleDaemon& daemon : daemons_) {
-    daemon.memory = allocate_slabs(kind_, daemon.plan.load.slabs.slabs, launch_.device.ordinal);
+    if (!daemon.adopted)
+      daemon.memory = allocate_slabs(kind_, daemon.plan.load.slabs.slabs, launch_.device.ordinal);
   }
 }
 
@@ -173,8 +234,9 @@ void RankJob::load(RoleDaemon& daemon) {
   if (launch_.coords.global == 0) remember_hashes(plan.checkpoint, sources);
   std::string receipt = share_receipt(group_, plan, cancel);
   if (daemon.is_here()) {
-    daemon.residency =
-        build_residency(launch_, daemon.role, plan, result, sources, std::move(receipt));
+    daemon.residency = build_residency(launch_, daemon.role, plan, result,
+                                       checkpoint_id(plan.checkpoint, sources), std::move(receipt));
+    daemon.residency->generation = daemon.generation;
   }
   plan = {};  // serving takes none of it
 }
@@ -189,7 +251,9 @@ std::uint64_t RankJob::bytes() const noexcept {
 void RankJob::let_go() {
   group_.finalize({"every rank to finish loading", control_.cancel(), kSlowestRank});
   if (kind_ == HandleKind::kCudaIpc) return;
-  for (RoleDaemon& daemon : daemons_) daemon.memory->unmap();
+  for (RoleDaemon& daemon : daemons_) {
+    if (daemon.memory) daemon.memory->unmap();
+  }
   if (launch_.cuda) give_up_context(launch_.device.ordinal);
 }
 
@@ -210,18 +274,23 @@ ServeEnd RankJob::serve() {
   for (RoleDaemon& daemon : daemons_) {
     ServerOptions options;
     options.sessions.allow_uids = options_.allow_uids;
-    daemon.server =
-        std::make_unique<Server>(*directory_, std::move(*daemon.residency), std::move(options));
+    options.keeper = options_.keeper;
+    options.lock = daemon.lock.get();
+    options.predecessor = daemon.predecessor ? &*daemon.predecessor : nullptr;
+    daemon.server = std::make_unique<Server>(*directory_, std::move(*daemon.residency),
+                                             std::move(options), std::move(daemon.inheritance));
+    daemon.server->deposit();
+    daemon.server->on_admitted([this, &daemon] { admitted(daemon); });
     daemon.server->on_job_stop([this] { supervision_.request_stop(); });
     daemon.server->on_released([&daemon] { daemon.memory.reset(); });
     daemons.push_back(&daemon);
     servers.push_back(daemon.server.get());
   }
-  roles_served_ = daemons.size();
+  roles_served_ = roles_to_admit_ = daemons.size();
   std::vector<ServeEnd> ends(daemons.size());
   {
-    const RankControl::Serving serving(control_, servers,
-                                       [this] { keeper_->ready([this] { announce(); }); });
+    const RankControl::Serving serving(control_, servers, [] {});
+    if (launch_.coords.global == 0) watch_over(daemons.front()->role.endpoint.socket_name());
     supervision_.bound();
     run_threads(static_cast<int>(daemons.size()), [&](int i, const std::atomic<bool>&) {
       const auto role = static_cast<std::size_t>(i);
@@ -233,41 +302,75 @@ ServeEnd RankJob::serve() {
       }
     });
   }
-  // What ends the rank ends every role; a request to stop ends one, and the last one's the rank.
+  // Who asks is not told of sockets that are being closed on request. After a failure it is told
+  // why, for as long as this process lives.
+  if (control_.decided().value_or(ends.front()).cause != ServeEnd::Cause::kFailure) health_.reset();
   for (const ServeEnd& end : ends) {
-    if (end.cause != ServeEnd::Cause::kStopRequested) return end;
+    if (!ends_one_role(end)) return end;
   }
   return ends.front();
 }
 
+// A service manager with a watchdog hears that this rank lives for as long as a client could tell.
+void RankJob::watch_over(const std::string& socket_name) {
+  manager_.watch([this, socket_name] {
+    return control_.decided().has_value() || daemon_answers(*directory_, socket_name, kAnswers);
+  });
+}
+
 ServeEnd RankJob::serve(RoleDaemon& daemon) {
   ServeEnd end = daemon.server->run();
-  if (end.cause != ServeEnd::Cause::kStopRequested || --roles_served_ == 0) return end;
+  if (!ends_one_role(end) || --roles_served_ == 0) return end;
   // The other roles go on, and this one's place is free.
   control_.forget(*daemon.server);
-  daemon.server->await_leases(std::chrono::steady_clock::now() + options_.lease_wait);
+  if (end.cause == ServeEnd::Cause::kStopRequested) {
+    daemon.server->await_leases(std::chrono::steady_clock::now() + options_.lease_wait);
+  }
   daemon.server.reset();
   daemon.memory.reset();
-  keeper_->stopped(daemon.role.endpoint);
+  if (end.cause == ServeEnd::Cause::kHandedOver) {
+    keeper_->handed_over(daemon.role.endpoint);
+  } else {
+    keeper_->stopped(daemon.role.endpoint);
+  }
   daemon.lock.reset();
   return end;
 }
 
-void RankJob::announce() const {
+// On the role's own loop, once it answers attaches.
+void RankJob::admitted(RoleDaemon& daemon) {
+  note_holder(daemon.lock);
+  daemon.next_lock.reset();
+  if (--roles_to_admit_ > 0) return;
+  end_left_over(*directory_, options_, daemons_);
+  keeper_->ready([this] { announce(); });
+}
+
+void RankJob::announce() {
   if (launch_.coords.global != 0) return;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  fmt::print(stderr,
-             "preload: READY model={} job={} ranks={} dp={} pp={} tp={} memory={} "
-             "rank_bytes={} seconds={:.2f} directory={}\n",
-             options_.model.model, launch_.job, launch_.sizes.world(), launch_.sizes.dp,
-             launch_.sizes.pp, launch_.sizes.tp, handle_kind_name(kind_), bytes(), seconds,
-             directory_->path());
+  const std::string line = fmt::format(
+      "preload: READY model={} job={} ranks={} dp={} pp={} tp={} memory={} "
+      "rank_bytes={} seconds={:.2f} directory={}\n",
+      options_.model.model, launch_.job, launch_.sizes.world(), launch_.sizes.dp, launch_.sizes.pp,
+      launch_.sizes.tp, handle_kind_name(kind_), bytes(), seconds, directory_->path());
+  if (!write_promptly(STDERR_FILENO, line, kReadyPatience)) {
+    log::warn("the READY line did not get out: nobody reads stderr");
+  }
+  manager_.ready(
+      fmt::format("serving {} on {} ranks", options_.model.model, launch_.sizes.world()));
 }
 
 int RankJob::conclude(const ServeEnd& end) {
   control_.end(end);  // from here on ending, too, is bounded
+  if (launch_.coords.global == 0) manager_.stopping();
   switch (end.cause) {
+    case ServeEnd::Cause::kHandedOver:
+      close_servers();
+      for (const RoleDaemon& daemon : daemons_) keeper_->handed_over(daemon.role.endpoint);
+      supervision_.bye();
+      return end.status;
     case ServeEnd::Cause::kStopRequested:
     case ServeEnd::Cause::kJobStop:
       supervision_.bye();

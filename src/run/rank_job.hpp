@@ -20,6 +20,8 @@
 #include "run/role_daemon.hpp"
 #include "run/state_keeper.hpp"
 #include "run/supervision.hpp"
+#include "serve/health_endpoint.hpp"
+#include "serve/service_manager.hpp"
 
 namespace preload::run {
 
@@ -37,6 +39,7 @@ class RankJob {
   void take_place();  // directory, locks, state files
   void plan();
   void drop(RoleDaemon& daemon);  // a draft that cannot be held
+  void adopt();                   // what the keeper has, instead of loading it
   void allocate();
   void load(RoleDaemon& daemon);
   void let_go();  // of MPI, and of CUDA where handles live without it
@@ -44,7 +47,11 @@ class RankJob {
   ServeEnd serve();
   ServeEnd serve(RoleDaemon& daemon);    // until its server ends
   std::uint64_t bytes() const noexcept;  // of all roles
-  void announce() const;
+  int local_daemons() const noexcept;
+  void watch_over(const std::string& socket_name);
+  void open_health();  // on the node's first rank, where it is asked for
+  void admitted(RoleDaemon& daemon);
+  void announce();
 
   int conclude(const ServeEnd& end);
   void end_with(const JobFailure& verdict);
@@ -66,8 +73,10 @@ class RankJob {
   HandleKind kind_;
   std::optional<SocketDir> directory_;
   std::list<RoleDaemon> daemons_;
-  std::atomic<std::size_t> roles_served_ = 0;
+  std::atomic<std::size_t> roles_served_ = 0, roles_to_admit_ = 0;
+  ServiceManager manager_;
   std::optional<StateKeeper> keeper_;
+  std::optional<HealthEndpoint> health_;
 };
 
 }  // namespace preload::run

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "cli/draft_options.hpp"
@@ -169,9 +170,10 @@ std::optional<RankPlan> plan_rank(Group& group, const cli::ServeOptions& options
   plan.program = program_of(*layout, role.coords);
   check_program(plan.program, plan.checkpoint);
   plan.load = plan_load(plan.program, plan.checkpoint);
-  log::info(fmt::format("{}: {} tensors of {} files; this rank holds {} tensors in {}",
-                        role_name(role.role), plan.checkpoint.tensors.size(),
-                        plan.checkpoint.files.size(), plan.program.tensors.size(),
+  log::info(fmt::format("{}: {} of {}; this rank holds {} in {}", role_name(role.role),
+                        counted(plan.checkpoint.tensors.size(), "tensor"),
+                        counted(plan.checkpoint.files.size(), "file"),
+                        counted(plan.program.tensors.size(), "tensor"),
                         format_bytes(plan.load.slabs.total_bytes())));
   plan_reads(group, options, launch, role.role, *layout, cancel, plan);
   return plan;

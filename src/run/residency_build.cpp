@@ -23,30 +23,33 @@ Fd sealed_memfd(const std::string& bytes) {
 std::vector<wire::ManifestTensor> manifest_tensors(const RankPlan& plan, const LoadResult& result) {
   std::vector<wire::ManifestTensor> tensors;
   tensors.reserve(plan.program.tensors.size());
-  for (std::size_t i = 0; i < plan.program.tensors.size(); ++i) {
-    const TargetTensor& target = plan.program.tensors[i];
-    const Placement& place = plan.load.slabs.placements[i];
-    wire::ManifestTensor tensor;
-    tensor.name = target.name;
-    tensor.dtype = target.dtype;
-    tensor.shape = target.shape;
-    tensor.strides = target.strides;
-    tensor.slab = place.slab;
-    tensor.offset = place.offset;
-    tensor.bytes = place.bytes;
-    tensor.kind = target.kind;
-    tensor.cls = target.cls;
-    tensor.alias = target.alias;
-    tensor.hash = result.served[i];
-    tensors.push_back(tensor);
-  }
+  for (std::size_t i = 0; i < plan.program.tensors.size(); ++i)
+    tensors.push_back(manifest_tensor(plan, i, result.served[i]));
   return tensors;
 }
 
 }  // namespace
 
+wire::ManifestTensor manifest_tensor(const RankPlan& plan, std::size_t index, const Hash128& hash) {
+  const TargetTensor& target = plan.program.tensors[index];
+  const Placement& place = plan.load.slabs.placements[index];
+  wire::ManifestTensor tensor;
+  tensor.name = target.name;
+  tensor.dtype = target.dtype;
+  tensor.shape = target.shape;
+  tensor.strides = target.strides;
+  tensor.slab = place.slab;
+  tensor.offset = place.offset;
+  tensor.bytes = place.bytes;
+  tensor.kind = target.kind;
+  tensor.cls = target.cls;
+  tensor.alias = target.alias;
+  tensor.hash = hash;
+  return tensor;
+}
+
 Residency build_residency(const Launch& launch, const RankRole& role, const RankPlan& plan,
-                          const LoadResult& result, const std::vector<SourceHash>& sources,
+                          const LoadResult& result, std::string checkpoint_id,
                           std::string receipt_json) {
   Residency residency;
   residency.endpoint = role.endpoint;
@@ -54,7 +57,7 @@ Residency build_residency(const Launch& launch, const RankRole& role, const Rank
   residency.model = plan.model.model;
   residency.coords = *role.coords;
   residency.local_size = role.local_daemons;
-  residency.checkpoint = checkpoint_id(plan.checkpoint, sources);
+  residency.checkpoint = std::move(checkpoint_id);
   residency.fields = key_fields(plan.spec, plan.model.layout, plan.program, role.sizes,
                                 *role.coords, residency.checkpoint);
   residency.key = key_digest(residency.fields);
@@ -76,6 +79,11 @@ Residency build_residency(const Launch& launch, const RankRole& role, const Rank
   shard.checkpoint_id = residency.checkpoint;
   shard.attributes_json = plan.program.attributes_json;
   residency.shard_json = to_json(shard);
+
+  residency.loads.push_back(
+      {std::string(read_method_name(result.method)), result.bytes_read, result.seconds});
+  if (plan.reads.received_bytes > 0)
+    residency.loads.push_back({"peers", plan.reads.received_bytes, result.seconds});
 
   std::vector<wire::ManifestSlab> slabs;
   for (const SlabSpec& slab : plan.load.slabs.slabs) slabs.push_back({slab.bytes, slab.cls});

@@ -8,6 +8,7 @@
 #include "load/loader.hpp"
 #include "run/rank_plan.hpp"
 #include "run/rank_role.hpp"
+#include "serve/package.hpp"
 #include "serve/server.hpp"
 
 namespace preload::run {
@@ -18,12 +19,19 @@ struct RoleDaemon {
   bool is_here() const noexcept { return role.coords.has_value(); }
 
   RankRole role;
-  Fd lock;                  // empty where the rank holds nothing of the role
+  Fd lock;  // empty where the rank holds nothing of the role
+  // --replace: the daemon that has the place until this one serves, and the lock of its successors.
+  Fd next_lock;
+  std::optional<Predecessor> predecessor;
   RankPlan plan;            // until it is loaded
   std::uint64_t bytes = 0;  // of its memory
   LoadProgress progress;
   std::unique_ptr<SlabMemory> memory;
   std::optional<Residency> residency;
+  std::optional<Package> offer;  // what another process had here, until it is adopted or declined
+  bool adopted = false;          // it was: nothing is to be loaded
+  Inheritance inheritance;       // what goes on of it beside our own
+  std::uint64_t generation = 1;  // of what is loaded here
   std::unique_ptr<Server> server;
 };
 

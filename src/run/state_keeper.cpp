@@ -19,12 +19,18 @@ constexpr auto kTurn = std::chrono::milliseconds(500);
 }  // namespace
 
 StateKeeper::StateKeeper(const SocketDir& directory, const std::vector<Kept>& roles, int node,
-                         Supervision& supervision, std::chrono::milliseconds stalled_after)
-    : directory_(directory), node_(node), supervision_(supervision), line_(STDERR_FILENO) {
+                         Supervision& supervision,
+                         std::function<void(const std::string&)> on_summary,
+                         std::chrono::milliseconds stalled_after)
+    : directory_(directory),
+      node_(node),
+      supervision_(supervision),
+      on_summary_(std::move(on_summary)),
+      line_(STDERR_FILENO) {
   for (const Kept& kept : roles) {
     Watched& role = roles_.emplace_back(kept, stalled_after);
     role.kept.state.state = "LOADING";
-    write_state(directory_, role.kept.endpoint, role.kept.state);
+    if (!role.kept.succeeds) write_state(directory_, role.kept.endpoint, role.kept.state);
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -42,7 +48,7 @@ void StateKeeper::stop_thread() {
 
 // The daemon's work does not hang on this file: a full disk is worth a warning.
 void StateKeeper::write(Watched& role) noexcept {
-  if (role.gone) return;
+  if (role.gone || role.kept.succeeds) return;
   try {
     write_state(directory_, role.kept.endpoint, role.kept.state);
   } catch (const std::exception& error) {
@@ -54,7 +60,7 @@ void StateKeeper::write(Watched& role) noexcept {
 }
 
 void StateKeeper::remove(Watched& role) noexcept {
-  if (std::exchange(role.gone, true)) return;
+  if (std::exchange(role.gone, true) || role.kept.succeeds) return;
   try {
     remove_state(directory_, role.kept.endpoint);
   } catch (const Error& error) {
@@ -79,6 +85,7 @@ void StateKeeper::run() {
     const std::lock_guard files(files_);
     for (Watched& role : roles_) {
       if (role.gone) continue;  // its progress may be gone too
+      role.kept.succeeds = false;
       role.kept.state.state = "READY";
       role.kept.state.progress = {};
       role.kept.state.progress.bytes = role.kept.state.progress.total_bytes =
@@ -134,7 +141,9 @@ void StateKeeper::tell(const RankProgress& own, std::chrono::steady_clock::time_
   }
   const LoadSummary summary = summarise(ranks, node_);
   if (summary.bytes < summary.total_bytes) {
-    line_.show(describe(summary), now);
+    const std::string text = describe(summary);
+    line_.show(text, now);
+    if (on_summary_) on_summary_(text);
   } else {
     line_.end();
   }
@@ -171,6 +180,13 @@ void StateKeeper::stopped(const Endpoint& endpoint) {
   const std::lock_guard files(files_);
   for (Watched& role : roles_) {
     if (role.kept.endpoint.stem() == endpoint.stem()) remove(role);
+  }
+}
+
+void StateKeeper::handed_over(const Endpoint& endpoint) {
+  const std::lock_guard files(files_);
+  for (Watched& role : roles_) {
+    if (role.kept.endpoint.stem() == endpoint.stem()) role.gone = true;
   }
 }
 

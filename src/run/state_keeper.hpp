@@ -30,12 +30,14 @@ class StateKeeper {
     Endpoint endpoint;
     StateFile state;
     LoadProgress* progress = nullptr;
+    bool succeeds = false;  // until READY the file is that of the daemon that is replaced
   };
 
-  // Writes LOADING for each; `node` is the rank's. A read is stalled after `stalled_after`.
-  // `directory` and `supervision` outlive it.
+  // Writes LOADING for each; `node` is the rank's. Rank 0's keeper calls `on_summary` twice a
+  // second with how far the job is. A read is stalled after `stalled_after`. `directory` and
+  // `supervision` outlive it.
   StateKeeper(const SocketDir& directory, const std::vector<Kept>& roles, int node,
-              Supervision& supervision,
+              Supervision& supervision, std::function<void(const std::string&)> on_summary = {},
               std::chrono::milliseconds stalled_after = std::chrono::seconds(10));
   ~StateKeeper();
   StateKeeper(const StateKeeper&) = delete;
@@ -44,8 +46,9 @@ class StateKeeper {
   // Does not block: READY is written by the thread, which then calls `published`.
   void ready(std::function<void()> published);
   void failed(std::string_view code, const std::string& text, int exit_status);  // the tombstones
-  void stopped();                          // after a requested stop: the files go
-  void stopped(const Endpoint& endpoint);  // the same for one role; the others stay
+  void stopped();                              // after a requested stop: the files go
+  void stopped(const Endpoint& endpoint);      // the same for one role; the others stay
+  void handed_over(const Endpoint& endpoint);  // the file is its successor's
 
  private:
   // A role and what is known of its load.
@@ -69,6 +72,7 @@ class StateKeeper {
   const SocketDir& directory_;
   const int node_;
   Supervision& supervision_;
+  const std::function<void(const std::string&)> on_summary_;
   ProgressLine line_;
   std::mutex files_;  // of the files, and of what follows
   std::list<Watched> roles_;

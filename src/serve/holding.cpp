@@ -33,7 +33,9 @@ std::string lease_text(const Lease& lease) {
 Holding::Holding(Residency residency, std::size_t max_leases)
     : residency_(std::move(residency)),
       max_leases_(max_leases),
-      export_kind_(export_kind_of(residency_)) {}
+      export_kind_(export_kind_of(residency_)) {
+  counters_.loads = residency_.loads;
+}
 
 wire::DaemonState Holding::state() const noexcept {
   if (released_) return wire::DaemonState::kReleased;
@@ -101,6 +103,7 @@ wire::DaemonStatus Holding::status() const {
   status.export_kind = export_kind_;
   status.version = PRELOAD_VERSION;
   status.local_size = residency_.local_size;
+  status.counters = counters_;
   for (const auto& [fd, lease] : leases_.leases()) {
     wire::LeaseStatus& shown = status.leases.emplace_back();
     shown = {lease.pid, lease.name, age_s(lease)};
@@ -200,7 +203,8 @@ std::vector<wire::LeaseStatus> Holding::take_missing(Holding& other, std::vector
 
 PackageView Holding::package_view() const {
   PackageView view;
-  view.generations.push_back(&residency_);
+  if (!released_) view.generations.push_back(&residency_);
+  view.generation = residency_.generation;
   for (const Residency& residency : older_) view.generations.push_back(&residency);
   view.leases = &leases_;
   view.draining = draining_;
@@ -208,7 +212,7 @@ PackageView Holding::package_view() const {
 }
 
 void Holding::drain(bool draining) {
-  if (released_) return;
+  if (released_ || draining_ == draining) return;
   draining_ = draining;
   free_if_due();
 }

@@ -18,6 +18,8 @@ class Holding {
  public:
   Holding(Residency residency, std::size_t max_leases);
 
+  wire::Counters& counters() noexcept { return counters_; }  // shown by status
+
   wire::DaemonState state() const noexcept;
   void admit() noexcept { admitted_ = true; }
   // Kept for a daemon that is gone: attaches are answered, in state ORPHANED.
@@ -62,6 +64,7 @@ class Holding {
   std::size_t max_leases_;
   std::vector<Residency> older_;  // replaced, and leased still
   LeaseTable leases_;
+  wire::Counters counters_;
   bool admitted_ = false;
   bool orphaned_ = false;
   bool draining_ = false;

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/counted.hpp"
+
 namespace preload {
 namespace {
 
@@ -59,7 +61,7 @@ void count_ready(JobView& view, std::optional<int> expected) {
   int wanted = 0;
   for (const auto& [role, size] : announced) wanted += expected.value_or(size);
   view.verdict = ready >= wanted ? JobView::Verdict::kReady : JobView::Verdict::kPending;
-  view.text = fmt::format("{} of {} daemons of job {} are READY", ready, wanted, view.job);
+  view.text = fmt::format("{} of {} of job {} READY", ready, counted(wanted, "daemon"), view.job);
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ class Keeper final : private SessionHandler {
 
   void handle(Session& session, wire::Frame frame) override;
   void closed(int fd) override;
+  void refused(std::string_view /*cause*/) override {}
 
   void hello(Session& session, const wire::HelloRequest& request);
   void deposit(Session& session, wire::Frame frame);

@@ -96,13 +96,13 @@ void take_handles(Taker& taker, Residency& residency) {
   check_manifest(residency);
 }
 
+}  // namespace
+
 void check_socket(int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode))
     reject("the listening socket is no socket");
 }
-
-}  // namespace
 
 std::vector<Fd> pack(const PackageView& view) {
   std::vector<Fd> fds(1);
@@ -117,14 +117,10 @@ std::vector<Fd> pack(const PackageView& view) {
   }
   PackagePapers papers;
   papers.draining = view.draining;
-  papers.has_place = view.lock >= 0;
-  if (view.leases != nullptr)
-    papers.leases = pack_leases(
-        *view.leases, [](const Lease&) { return true; }, fds);
-  if (papers.has_place) {
-    fds.push_back(duplicate(view.lock));
-    fds.push_back(duplicate(view.listener));
-  }
+  papers.generation = view.generation;
+  papers.has_lock = view.lock >= 0;
+  if (view.leases != nullptr) papers.leases = pack_leases(*view.leases, fds);
+  if (papers.has_lock) fds.push_back(duplicate(view.lock));
   fds.front() = sealed_copy(write_papers(papers, view.generations));
   return fds;
 }
@@ -140,22 +136,16 @@ Package unpack(std::vector<Fd> fds) {
   for (Residency& residency : package.generations) take_handles(taker, residency);
   for (const wire::LeaseStatus& lease : papers.leases)
     package.leases.push_back(unpack_lease(lease, taker.take("a lease")));
-  if (papers.has_place) {
-    package.lock = taker.take("the lock");
-    package.listener = taker.take("the listening socket");
-    check_socket(package.listener.get());
-  }
+  if (papers.has_lock) package.lock = taker.take("the lock");
   taker.check_all_taken();
   package.draining = papers.draining;
+  package.generation = papers.generation;
   return package;
 }
 
-std::vector<wire::LeaseStatus> pack_leases(const LeaseTable& leases,
-                                           const std::function<bool(const Lease&)>& wanted,
-                                           std::vector<Fd>& pipes) {
+std::vector<wire::LeaseStatus> pack_leases(const LeaseTable& leases, std::vector<Fd>& pipes) {
   std::vector<wire::LeaseStatus> statuses;
   for (const auto& [fd, lease] : leases.leases()) {
-    if (!wanted(lease)) continue;
     statuses.push_back({lease.pid, lease.name, age_s(lease), lease.generation});
     pipes.push_back(duplicate(fd));
   }

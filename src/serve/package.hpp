@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,21 +15,23 @@ namespace preload {
 // Everything that one process needs to go on serving what another served: how a residency gets into
 // a keeper, out of it, and from a daemon to its successor.
 struct Package {
-  std::vector<Residency> generations;  // what is served; then older ones that are still leased
+  // What is served; then older ones that are still leased. None of a daemon that has released all.
+  std::vector<Residency> generations;
   std::vector<Lease> leases;
-  bool draining = false;  // released: it goes with its last lease
-  // Of a daemon that hands over, else empty.
-  Fd lock, listener;
+  bool draining = false;         // released: it goes with its last lease
+  std::uint64_t generation = 1;  // of what is, or was, served
+  Fd lock;                       // of a daemon that hands over, else empty
 };
 
 // As descriptors, all duplicates: the papers (JSON in a sealed memfd), each generation's manifest
-// and slabs, the leases' pipes, then lock and listener. cuda-ipc memory is its process's own:
+// and slabs, the leases' pipes, then the lock. cuda-ipc memory is its process's own:
 // throws Error(kUsage).
 struct PackageView {
   std::vector<const Residency*> generations;
   const LeaseTable* leases = nullptr;
   bool draining = false;
-  int lock = -1, listener = -1;
+  std::uint64_t generation = 1;
+  int lock = -1;
 };
 std::vector<Fd> pack(const PackageView& view);
 
@@ -38,11 +40,11 @@ std::vector<Fd> pack(const PackageView& view);
 Package unpack(std::vector<Fd> fds);
 
 // Leases as messages name them, with a duplicate of each pipe.
-std::vector<wire::LeaseStatus> pack_leases(const LeaseTable& leases,
-                                           const std::function<bool(const Lease&)>& wanted,
-                                           std::vector<Fd>& pipes);
+std::vector<wire::LeaseStatus> pack_leases(const LeaseTable& leases, std::vector<Fd>& pipes);
 // Throws Error(kProtocol) when a descriptor is no lease's pipe.
 Lease unpack_lease(const wire::LeaseStatus& status, Fd pipe);
+
+void check_socket(int fd);  // throws Error(kProtocol)
 
 bool is_same_place(const Endpoint& one, const Endpoint& other);
 

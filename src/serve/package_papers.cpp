@@ -119,7 +119,8 @@ std::string write_papers(const PackagePapers& papers,
   return wire::dump_json({{"generations", std::move(all)},
                           {"leases", wire::leases_json(papers.leases)},
                           {"draining", papers.draining},
-                          {"has_place", papers.has_place}});
+                          {"generation", papers.generation},
+                          {"has_lock", papers.has_lock}});
 }
 
 PackagePapers read_papers(std::string_view text, std::vector<Residency>& generations) {
@@ -127,16 +128,17 @@ PackagePapers read_papers(std::string_view text, std::vector<Residency>& generat
   const JsonObject object(value, "papers");
   for (const json& member : object.array("generations"))
     generations.push_back(residency_from(member));
-  if (generations.empty() || generations.size() > kMaxGenerations)
+  PackagePapers papers;
+  papers.has_lock = object.flag_or("has_lock", false);
+  if ((generations.empty() && !papers.has_lock) || generations.size() > kMaxGenerations)
     object.reject("generations", "1 to 64 residencies");
   for (const Residency& residency : generations)
     if (!is_same_place(residency.endpoint, generations.front().endpoint))
       object.reject("generations", "residencies of one place");
-  PackagePapers papers;
   for (const json& lease : object.array("leases"))
     papers.leases.push_back(wire::lease_from(lease, "papers: lease"));
   papers.draining = object.flag_or("draining", false);
-  papers.has_place = object.flag_or("has_place", false);
+  papers.generation = object.unsigned_number("generation");
   return papers;
 }
 

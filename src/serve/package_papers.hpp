@@ -14,7 +14,8 @@ namespace preload {
 struct PackagePapers {
   std::vector<wire::LeaseStatus> leases;
   bool draining = false;
-  bool has_place = false;  // lock and listening socket come along
+  bool has_lock = false;  // it comes along, and there may be no generation
+  std::uint64_t generation = 1;
 };
 
 // JSON of everything but the descriptors.

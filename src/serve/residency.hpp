@@ -9,6 +9,7 @@
 #include "plan/key.hpp"
 #include "plan/topology.hpp"
 #include "serve/socket_dir.hpp"
+#include "wire/counters.hpp"
 
 namespace preload {
 
@@ -29,6 +30,7 @@ struct Residency {
   Fd manifest;                       // sealed memfd
   std::uint64_t tensor_count = 0;
   std::vector<SlabHandle> slabs;
+  std::vector<wire::LoadPath> loads;  // how it came into memory
 };
 
 }  // namespace preload

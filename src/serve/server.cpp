@@ -7,9 +7,12 @@
 
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "base/log.hpp"
+#include "serve/artifact_store.hpp"
 #include "serve/connect.hpp"
+#include "serve/handover.hpp"
 #include "serve/holding.hpp"
 #include "serve/lease_limit.hpp"
 #include "serve/session_loop.hpp"
@@ -31,15 +34,22 @@ struct Server::State final : SessionHandler {
         max_leases(lease_capacity(options.sessions.max_connections, residency.slabs.size())),
         holding(std::move(residency), max_leases),
         keeper_use(options.keeper),
-        loop(*this, options.sessions, false) {
+        predecessor(options.predecessor),
+        loop(*this, options.sessions, false),
+        handover(loop, holding, options.lock) {
     holding.take_over(std::move(inheritance.older), std::move(inheritance.leases));
-    loop.listen(listen_at(directory, holding.endpoint().socket_name()));
+    if (predecessor == nullptr) bind();
     loop.watch(holding.lease_epoll_fd(), EPOLLIN, [this](std::uint32_t) { holding.end_leases(); });
     holding.on_freed([this] { after_release(); });
     if (keeper_use == KeeperUse::kOff) return;
     keeper.emplace(directory, loop, holding, options.sessions.allow_uids);
     holding.on_lease([this](const Lease& lease) { keeper->add(lease); });
     holding.on_drain([this] { keeper->drain(); });
+  }
+
+  void bind() {
+    loop.listen(listen_at(directory, holding.endpoint().socket_name()));
+    has_place = true;
   }
 
   void request_end(ServeEnd end) {
@@ -51,11 +61,19 @@ struct Server::State final : SessionHandler {
   }
 
   void handle(Session& session, wire::Frame frame) override;
-  void closed(int /*fd*/) override {}
+  void closed(int fd) override { handover.closed(fd); }
+  void refused(std::string_view cause) override { holding.counters().refused(cause); }
+  void turn_away(Session& session, const Error& error) {
+    refused(wire_code(error.code()));
+    refuse(session, error);
+  }
   void handle_attach(Session& session, wire::Frame frame);
+  void handle_put_artifact(Session& session, wire::Frame frame);
+  void handle_handover(Session& session, const wire::HandoverRequest& request);
   void handle_stop(Session& session, const wire::StopRequest& request);
   void after_release();
   std::optional<ServeEnd> take_wishes();
+  void begin();
   void turn();
   bool settle_with_keeper(Clock::time_point deadline);
   void leave(const ServeEnd& end);
@@ -64,25 +82,66 @@ struct Server::State final : SessionHandler {
   std::size_t max_leases;
   Holding holding;
   const KeeperUse keeper_use;
+  Predecessor* predecessor;  // until its place was taken over
+  bool has_place = false;    // the socket is ours
+  ArtifactStore artifacts;
   SessionLoop loop;
+  Handover handover;
   std::optional<KeeperLink> keeper;
-  std::function<void()> on_job_stop, on_released;
+  std::function<void()> on_admitted, on_job_stop, on_released;
 
   std::mutex mutex;  // guards what other threads leave for the loop
   bool admit_wish = false;
+  bool admitted = false;
   std::optional<ServeEnd> pending_end;
   bool left_to_keeper = false;
 };
 
 std::optional<ServeEnd> Server::State::take_wishes() {
-  const std::lock_guard lock(mutex);
-  if (admit_wish) holding.admit();
-  return pending_end;
+  bool admit = false;
+  {
+    const std::lock_guard lock(mutex);
+    if (pending_end) return pending_end;
+    admit = std::exchange(admit_wish, false);
+  }
+  if (admit) begin();
+  if (!handover.is_done()) return std::nullopt;
+  has_place = false;
+  return ServeEnd{ServeEnd::Cause::kHandedOver, 0, "a successor serves"};
+}
+
+// A successor takes the place over first: from then on it is found where its predecessor was.
+void Server::State::begin() {
+  if (admitted) return;
+  admitted = true;
+  Predecessor* const before = std::exchange(predecessor, nullptr);
+  TakenOver rest;
+  if (before != nullptr) {
+    rest = before->take_over();
+    if (rest.listener) {
+      loop.listen(std::move(rest.listener));
+      has_place = true;
+    } else {
+      bind();
+    }
+    holding.take_over({}, std::move(rest.leases));
+  }
+  holding.admit();
+  for (Fd& client : rest.clients) loop.take_over(std::move(client));
+  if (before != nullptr) {
+    if (keeper) {
+      keeper->connect(true);
+      settle_with_keeper(Clock::now() + kLastWord);
+    }
+    before->done();
+  }
+  if (on_admitted) on_admitted();
 }
 
 void Server::State::handle(Session& session, wire::Frame frame) {
-  if (frame.type != wire::Type::kAttach && !frame.fds.empty())
-    throw Error(Errc::kProtocol, "only attach comes with a descriptor");
+  const bool takes_fd = frame.type == wire::Type::kAttach || frame.type == wire::Type::kPutArtifact;
+  if (!takes_fd && !frame.fds.empty())
+    throw Error(Errc::kProtocol, "only attach and put_artifact come with a descriptor");
   switch (frame.type) {
     case wire::Type::kHello:
       wire::hello_request_from_json(frame.body);
@@ -103,8 +162,20 @@ void Server::State::handle(Session& session, wire::Frame frame) {
       session.answer(frame.type, wire::to_json(reply));
       return;
     }
+    case wire::Type::kPutArtifact:
+      handle_put_artifact(session, std::move(frame));
+      return;
+    case wire::Type::kGetArtifact: {
+      std::vector<Fd> fds;
+      const auto reply = artifacts.get(wire::get_artifact_request_from_json(frame.body), fds);
+      session.answer_owned(frame.type, wire::to_json(reply), std::move(fds));
+      return;
+    }
     case wire::Type::kStop:
       handle_stop(session, wire::stop_request_from_json(frame.body));
+      return;
+    case wire::Type::kHandover:
+      handle_handover(session, wire::handover_request_from_json(frame.body));
       return;
     case wire::Type::kError:
       throw Error(Errc::kProtocol, "an error is an answer, not a request");
@@ -116,6 +187,7 @@ void Server::State::handle(Session& session, wire::Frame frame) {
 }
 
 void Server::State::handle_attach(Session& session, wire::Frame frame) {
+  const auto begin = Clock::now();
   const auto request = wire::attach_request_from_json(frame.body);
   if (frame.fds.size() != 1 || !is_lease_pipe(frame.fds.front().get()))
     throw Error(Errc::kProtocol,
@@ -124,8 +196,28 @@ void Server::State::handle_attach(Session& session, wire::Frame frame) {
   try {
     const auto reply = holding.attach(request, std::move(frame.fds.front()), session.peer(), fds);
     session.answer(frame.type, wire::to_json(reply), fds);
+    holding.counters().attaches.add(std::chrono::duration<double>(Clock::now() - begin).count());
   } catch (const wire::PeerError& refusal) {
-    refuse(session, refusal);
+    turn_away(session, refusal);
+  }
+}
+
+void Server::State::handle_put_artifact(Session& session, wire::Frame frame) {
+  const auto request = wire::put_artifact_request_from_json(frame.body);
+  if (frame.fds.size() != 1)
+    throw Error(Errc::kProtocol, "put_artifact must come with one descriptor, of its content");
+  const auto reply = artifacts.put(request, std::move(frame.fds.front()));
+  session.answer(frame.type, wire::to_json(reply));
+}
+
+void Server::State::handle_handover(Session& session, const wire::HandoverRequest& request) {
+  try {
+    handover.handle(session, request);
+  } catch (const Error& error) {
+    if (error.code() == Errc::kProtocol) throw;
+    log::warn(
+        fmt::format("pid {} is not to succeed this daemon: {}", session.peer().pid, error.what()));
+    turn_away(session, error);
   }
 }
 
@@ -150,8 +242,14 @@ void Server::State::after_release() {
 }
 
 void Server::State::turn() {
-  if (keeper) keeper->connect();
-  loop.turn(keeper ? keeper->next_try() : std::nullopt);
+  // A successor deposits when it serves: until then the place is its predecessor's.
+  const bool may_deposit = keeper && predecessor == nullptr;
+  if (may_deposit) keeper->connect();
+  std::optional<Clock::time_point> next = may_deposit ? keeper->next_try() : std::nullopt;
+  if (const auto deadline = handover.deadline(); deadline && (!next || *deadline < *next))
+    next = deadline;
+  loop.turn(next);
+  handover.turn();
 }
 
 // False when the keeper has not answered by then, or none is there.
@@ -179,6 +277,7 @@ Server::Server(const SocketDir& directory, Residency residency, ServerOptions op
                                      std::move(inheritance))) {}
 
 Server::~Server() {
+  if (!state_->has_place) return;
   ::unlinkat(state_->directory.fd(), state_->holding.endpoint().socket_name().c_str(), 0);
 }
 
@@ -192,6 +291,10 @@ void Server::admit() {
 
 void Server::end(ServeEnd end) { state_->request_end(std::move(end)); }
 
+void Server::on_admitted(std::function<void()> callback) {
+  state_->on_admitted = std::move(callback);
+}
+
 void Server::on_job_stop(std::function<void()> callback) {
   state_->on_job_stop = std::move(callback);
 }
@@ -201,7 +304,7 @@ void Server::on_released(std::function<void()> callback) {
 }
 
 void Server::deposit(int timeout_ms) {
-  if (!state_->keeper) return;
+  if (!state_->keeper || state_->predecessor != nullptr) return;
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   state_->keeper->connect(true);
   if (state_->settle_with_keeper(deadline) || state_->keeper_use == KeeperUse::kAuto) return;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "serve/keeper_link.hpp"
+#include "serve/predecessor.hpp"
 #include "serve/residency.hpp"
 #include "serve/session_loop.hpp"
 #include "serve/socket_dir.hpp"
@@ -18,6 +19,9 @@ namespace preload {
 struct ServerOptions {
   SessionOptions sessions = {};
   KeeperUse keeper = KeeperUse::kOff;
+  int lock = -1;  // of the place, to hand it over; the caller's
+  // A successor's: when it is to serve, it takes over the place of the daemon that has it.
+  Predecessor* predecessor = nullptr;
 };
 
 // What another process served at this place before, as far as it goes on here.
@@ -28,7 +32,7 @@ struct Inheritance {
 
 // What ends serving, and with which status.
 struct ServeEnd {
-  enum class Cause { kStopRequested, kJobStop, kSignal, kFailure };
+  enum class Cause { kStopRequested, kJobStop, kSignal, kFailure, kHandedOver };
   Cause cause = Cause::kStopRequested;
   int status = 0;
   std::string text;
@@ -38,11 +42,11 @@ struct ServeEnd {
 // wait for each other.
 class Server {
  public:
-  // Replaces a stale socket (the caller holds the lock), binds 0600, listens. `socket_dir` must
-  // outlive the server.
+  // Replaces a stale socket (the caller holds the lock), binds 0600, listens; a successor only when
+  // it is admitted. `directory` must outlive the server.
   Server(const SocketDir& directory, Residency residency, ServerOptions options,
          Inheritance inheritance = {});
-  ~Server();  // closes everything and unlinks the socket
+  ~Server();  // closes everything and unlinks the socket, unless a successor has it
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
@@ -52,6 +56,8 @@ class Server {
   void admit();            // thread-safe: from now on attach is answered, state READY
   void end(ServeEnd end);  // thread-safe, async-signal-safe enough for signalfd threads
   // Called on the loop when a client asks that the whole job stops.
+  // Called on the loop when attaches are answered.
+  void on_admitted(std::function<void()> callback);
   void on_job_stop(std::function<void()> callback);
   // Called on the loop when the handles were closed after a release. Memory that lives only in this
   // process (cuda-ipc) is to be freed then.

@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kAcceptBatch = 64;                               // then sessions get their turn
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // when descriptors have run out
+constexpr std::string_view kUntrusted = "untrusted";           // as a cause of refusals
 
 wire::ErrorReply reply_of(const Error& error) {
   if (const auto* peer = dynamic_cast<const wire::PeerError*>(&error)) return peer->reply();
@@ -142,6 +143,7 @@ void SessionLoop::welcome(Fd socket) {
         fmt::format("closed a connection of {}, who is not trusted: --allow-uid {} would "
                     "let them in",
                     user_text(peer.uid), peer.uid));
+    handler_.refused(kUntrusted);
     return;
   }
   if (sessions_.size() >= options_.max_connections) drop_one_for_room();
@@ -170,6 +172,18 @@ std::size_t SessionLoop::busy_sessions(int except) const noexcept {
   return static_cast<std::size_t>(std::ranges::count_if(sessions_, [&](const auto& entry) {
     return entry.first != except && !entry.second.is_idle();
   }));
+}
+
+void SessionLoop::answer(int fd, wire::Type type, std::string_view body, std::vector<Fd> fds) {
+  const auto it = sessions_.find(fd);
+  if (it == sessions_.end()) return;
+  it->second.answer_owned(type, body, std::move(fds));
+  try {
+    after(it->second);
+  } catch (const Error& error) {
+    log::debug(fmt::format("lost a connection: {}", error.what()));
+    drop(fd);
+  }
 }
 
 void SessionLoop::accept_some() {
@@ -206,6 +220,7 @@ void SessionLoop::converse(Session& session) {
     } catch (const Error& error) {
       if (error.code() == Errc::kUnavailable) throw;  // the connection itself broke
       log::debug(fmt::format("pid {} broke the protocol: {}", session.peer().pid, error.what()));
+      handler_.refused(wire_code(error.code()));
       refuse(session, error);
       session.close_when_sent();
     }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -27,6 +28,8 @@ class SessionHandler {
   virtual void handle(Session& session, wire::Frame frame) = 0;
   // The connection `fd` is about to be closed.
   virtual void closed(int fd) = 0;
+  // Turned away before a request was understood: "untrusted", or an error's code.
+  virtual void refused(std::string_view cause) = 0;
 };
 
 // One epoll loop: a listening socket, sessions that never wait for each other, other descriptors
@@ -58,6 +61,8 @@ class SessionLoop {
   // Closes none of them: those without a request or an answer under way.
   std::vector<Fd> take_idle_sockets();
   std::size_t busy_sessions(int except) const noexcept;
+  // An answer that was not ready when its request was handled.
+  void answer(int fd, wire::Type type, std::string_view body, std::vector<Fd> fds);
 
  private:
   void control(int operation, int fd, std::uint32_t events);

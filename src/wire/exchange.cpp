@@ -115,6 +115,22 @@ StopReply call_stop(int socket, const StopRequest& request, int timeout_ms) {
   return stop_reply_from_json(exchange(socket, Type::kStop, to_json(request), {}, timeout_ms).body);
 }
 
+PutArtifactReply call_put_artifact(int socket, const PutArtifactRequest& request, int content,
+                                   int timeout_ms) {
+  return put_artifact_reply_from_json(
+      exchange(socket, Type::kPutArtifact, to_json(request), {content}, timeout_ms).body);
+}
+
+FoundArtifact call_get_artifact(int socket, const GetArtifactRequest& request, int timeout_ms) {
+  Frame frame = exchange(socket, Type::kGetArtifact, to_json(request), {}, timeout_ms);
+  FoundArtifact found{get_artifact_reply_from_json(frame.body), {}};
+  if (frame.fds.size() != (found.reply.found ? 1 : 0))
+    throw Error(Errc::kProtocol, fmt::format("the daemon sent {} descriptors with artifact '{}'",
+                                             frame.fds.size(), request.key));
+  if (found.reply.found) found.content = std::move(frame.fds.front());
+  return found;
+}
+
 Attached call_attach(int socket, const AttachRequest& request, int lease, int timeout_ms) {
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   Frame frame = exchange(socket, Type::kAttach, to_json(request), {lease}, timeout_ms);

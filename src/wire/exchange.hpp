@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "wire/artifact_messages.hpp"
 #include "wire/frame.hpp"
 #include "wire/messages.hpp"
 #include "wire/residency_messages.hpp"
@@ -32,6 +33,14 @@ DescribeReply call_describe(int socket, int timeout_ms);
 DaemonStatus call_status(int socket, int timeout_ms);
 ReleaseReply call_release(int socket, const ReleaseRequest& request, int timeout_ms);
 StopReply call_stop(int socket, const StopRequest& request, int timeout_ms);
+// `content` is a sealed memfd.
+PutArtifactReply call_put_artifact(int socket, const PutArtifactRequest& request, int content,
+                                   int timeout_ms);
+struct FoundArtifact {
+  GetArtifactReply reply;
+  Fd content;  // where it was found
+};
+FoundArtifact call_get_artifact(int socket, const GetArtifactRequest& request, int timeout_ms);
 
 // What an attach brings: everything, or an exception and no descriptor.
 struct Attached {

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "model/copy_program.hpp"
+#include "wire/counters.hpp"
 #include "wire/progress.hpp"
 
 namespace preload::wire {
@@ -143,6 +144,7 @@ struct DaemonStatus {
   int local_size = 1;
   std::string code, text;  // of a failure
   std::vector<LeaseStatus> leases;
+  Counters counters;
   friend bool operator==(const DaemonStatus&, const DaemonStatus&) = default;
 };
 

@@ -20,10 +20,11 @@ constexpr StepNames<DepositRequest::Step, 4> kDepositSteps{{
     {DepositRequest::Step::kDrain, "drain"},
     {DepositRequest::Step::kWithdraw, "withdraw"},
 }};
-constexpr StepNames<HandoverRequest::Step, 3> kHandoverSteps{{
+constexpr StepNames<HandoverRequest::Step, 4> kHandoverSteps{{
     {HandoverRequest::Step::kPrepare, "prepare"},
     {HandoverRequest::Step::kDrain, "drain"},
     {HandoverRequest::Step::kCommit, "commit"},
+    {HandoverRequest::Step::kDone, "done"},
 }};
 
 template <class Step, std::size_t N>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "wire/counters_json.hpp"
 #include "wire/message_parts.hpp"
 #include "wire/progress_json.hpp"
 
@@ -116,7 +117,8 @@ std::string to_json(const DaemonStatus& message) {
            {"export", optional_json(message.export_kind)},
            {"version", optional_json(message.version)},
            {"local_size", message.local_size},
-           {"leases", leases_json(message.leases)}};
+           {"leases", leases_json(message.leases)},
+           {"counters", counters_json(message.counters)}};
   if (!message.checkpoint.empty())
     out["evidence"] = {{"checkpoint", message.checkpoint},
                        {"receipt", embedded_json(message.receipt_json)}};
@@ -157,6 +159,7 @@ DaemonStatus daemon_status_from_json(std::string_view text) {
   }
   for (const json& member : object.array("leases"))
     status.leases.push_back(lease_from(member, "status reply: lease"));
+  status.counters = counters_member(object, "counters");
   return status;
 }
 

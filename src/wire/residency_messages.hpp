@@ -44,17 +44,19 @@ struct AdoptRequest {
 };
 
 // A successor to the daemon whose place it takes. One connection goes through the steps; when it
-// ends before kCommit, the daemon serves on as if nothing had been asked.
+// ends before kDone, the daemon serves on as if nothing had been asked.
 struct HandoverRequest {
   enum class Step : std::uint8_t {
-    kPrepare,  // answered with a package, the lock and the listening socket
+    kPrepare,  // answered with a package, and the lock
     kDrain,    // no more attaches; answered with what is still leased, again and again
-    kCommit,   // the successor serves from now on: the rest of the leases, and the connections
+    kCommit,   // it stops to accept: the leases, the listening socket, and the connections
+    kDone,     // the successor serves: the daemon ends
   };
   Step step = Step::kPrepare;
   friend bool operator==(const HandoverRequest&, const HandoverRequest&) = default;
 };
-// `fds` descriptors come along: of a package; or of a commit, the leases' pipes and then sockets.
+// `fds` descriptors come along: of a package; or of a commit, the leases' pipes, the listening
+// socket, and clients' connections.
 struct PackageReply {
   std::uint64_t fds = 0;
   std::vector<LeaseStatus> leases;  // of a commit

@@ -173,6 +173,15 @@ class Plan(unittest.TestCase):
         self.assertIn("model.layers.3.self_attn.q_proj.weight", result.stdout)
         self.assertIn("is model.embed_tokens.weight", result.stdout)
 
+    def test_one_is_not_spoken_of_in_the_plural(self):
+        plan = ["plan", "--model", self.tied, "--layout", "hf", "--ranks"]
+        out = preload(*plan, "1", "--summary").stdout
+        self.assertRegex(out, r"(?m)^1 rank: dp 1 x pp 1 x tp 1$")
+        self.assertRegex(out, r"(?m)^node 0 \(1 rank\) reads ")
+        self.assertIn("1 rank was started, but --tensor-parallel-size 2", preload(*plan, "1", "-tp", "2").stderr)
+        self.assertIn("2 ranks were started, but", preload(*plan, "2", "-tp", "4").stderr)
+        self.assertIn("--rank 1: of 1 rank the last is 0", preload(*plan, "1", "--rank", "1").stderr)
+
     def test_refuses_with_status_3_what_cannot_be_served(self):
         for arguments, text in (
             (["--model", self.bias, "-tp", "2"], "num_key_value_heads 3"),

@@ -189,6 +189,42 @@ TEST(WaitCommand, ATombstoneThatANewDaemonReplacesDoesNotCount) {
   successor.join();
 }
 
+TEST(WaitCommand, IsToldAtOnceOfAFailureThatHappensMeanwhile) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  std::chrono::steady_clock::time_point failed;
+  std::thread daemon([&] {
+    const Fd lock = take_lock(directory, kEndpoint);
+    write_state(directory, kEndpoint, state_of("LOADING"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    StateFile tombstone = state_of("FAILED");
+    tombstone.exit_status = 4;
+    write_state(directory, kEndpoint, tombstone);
+    failed = std::chrono::steady_clock::now();
+  });
+  const Outcome outcome = run(run_wait, temp.path(), {"--timeout", "60"});
+  const auto returned = std::chrono::steady_clock::now();
+  daemon.join();
+  EXPECT_EQ(outcome.status, 4);
+  EXPECT_LT(returned - failed, std::chrono::milliseconds(2900));  // 3 s: of an older failure
+}
+
+TEST(WaitCommand, IsToldAtOnceOfADaemonThatIsKilledMeanwhile) {
+  const TempDir temp;
+  LoadingDaemon daemon(temp.open(), true);
+  std::chrono::steady_clock::time_point killed;
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    killed = std::chrono::steady_clock::now();
+    daemon.end(SIGKILL);
+  });
+  const Outcome outcome = run(run_wait, temp.path(), {"--timeout", "60"});
+  const auto returned = std::chrono::steady_clock::now();
+  killer.join();
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_LT(returned - killed, std::chrono::milliseconds(2900));
+}
+
 TEST(WaitCommand, EndsWithOneWhenTheDaemonDied) {
   const TempDir temp;
   write_state(temp.open(), kEndpoint, state_of("LOADING"));

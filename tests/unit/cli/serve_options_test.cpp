@@ -199,6 +199,74 @@ TEST(ServeOptions, WrongStagesAndBackendsAreNamed) {
   }
 }
 
+TEST(ServeOptions, FlagsThatAreRefusedMaySayWhatHoldsAnyway) {
+  const std::vector<std::vector<std::string>> neutral{
+      {"-dcp", "1"},
+      {"-dcp=1"},
+      {"--decode_context_parallel_size=1"},
+      {"-pcp", "1"},
+      {"--enable-eplb=false"},
+      {"--enable-eplb=False"},
+      {"--no-enable-eplb"},
+      {"--eplb-config", R"({"window_size": 10})"},
+      {"--eplb-config", R"({"num_redundant_experts": 0})"},
+      {"--eplb-config.num_redundant_experts", "0"},
+      {"--eplb-config.step_interval=10"},
+      {"--num-redundant-experts", "0"},
+      {"--dcp-q-replicate=false"},
+      {"--no-enable-elastic-ep"},
+      {"--elastic-ep-max-dp-size", "8"},
+      {"--nnodes", "1"},
+      {"--nnodes=1", "--node-rank", "0"},
+  };
+  for (std::vector<std::string> flags : neutral) {
+    const std::string first = flags.front();
+    flags.insert(flags.end(), {"--model", "m", "-tp", "2"});  // what follows is not eaten
+    const ServeOptions options = parse_serve_options(flags);
+    EXPECT_EQ(options.model.model, "m") << first;
+    EXPECT_EQ(options.model.tp, 2) << first;
+  }
+}
+
+TEST(ServeOptions, FlagsThatAreRefusedSayWhyWhereTheySayMore) {
+  const std::vector<std::vector<std::string>> refused{
+      {"-dcp", "2"},
+      {"-dcp"},
+      {"--enable-eplb"},
+      {"--enable-eplb=true"},
+      {"--eplb-config", R"({"num_redundant_experts": 2})"},
+      {"--eplb-config", "no json"},
+      {"--eplb-config.num_redundant_experts=1"},
+      {"--num-redundant-experts=4"},
+      {"--dcp-q-replicate"},
+      {"--enable-elastic-ep=1"},
+  };
+  for (std::vector<std::string> flags : refused) {
+    flags.insert(flags.begin(), {"--model", "m"});
+    try {
+      parse_serve_options(flags);
+      ADD_FAILURE() << flags[2] << " was taken";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("is refused: ")) << flags[2];
+    }
+  }
+}
+
+TEST(ServeOptions, ASwitchMayBeWrittenOffInEveryWayThatVllmKnows) {
+  const auto expert_parallel = [](const std::string& flag) {
+    return parse_serve_options({"--model", "m", flag}).model.expert_parallel;
+  };
+  for (const char* on : {"-ep", "--enable-expert-parallel", "--enable_expert_parallel=True"}) {
+    EXPECT_TRUE(expert_parallel(on)) << on;
+  }
+  for (const char* off : {"--no-enable-expert-parallel", "--enable-expert-parallel=False",
+                          "--enable-expert-parallel=0", "--no_enable_expert_parallel"}) {
+    EXPECT_FALSE(expert_parallel(off)) << off;
+  }
+  EXPECT_THROW(expert_parallel("--enable-expert-parallel=maybe"), Error);
+  EXPECT_THROW(expert_parallel("--no-device"), Error);  // takes a value
+}
+
 TEST(ServeOptions, TheMoeBackendIsReadAsVllmReadsIt) {
   const auto backend = [](const std::vector<std::string>& arguments) {
     std::vector<std::string> all{"--model", "m"};

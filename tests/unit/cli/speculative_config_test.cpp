@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/speculative_config.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +27,8 @@ TEST(SpeculativeConfig, TakesTheDraftsThatAreHeld) {
   const auto mtp = parse_speculative_config(R"({"method":"mtp","num_speculative_tokens":1})", 1);
   EXPECT_EQ(mtp.draft, DraftMethod::kMtp);
   EXPECT_EQ(mtp.model, "");
-  const auto older = parse_speculative_config(R"({"method":"deepseek_mtp"})", 1);
+  const auto older =
+      parse_speculative_config(R"({"method":"deepseek_mtp","num-speculative-tokens":1})", 1);
   EXPECT_EQ(older.method, "mtp");
   EXPECT_EQ(older.draft, DraftMethod::kMtp);
   const auto eagle = parse_speculative_config(
@@ -72,6 +74,11 @@ TEST(SpeculativeConfig, RefusesWhatTheEngineWouldNotTakeAndWhatIsNotServed) {
   expect_refused("{", "must be a JSON object");
   expect_refused(R"({"methd":"mtp"})", "did you mean \"method\"");
   expect_refused(R"({"method":"eagel","model":"/d"})", "knows no method \"eagel\"");
+  expect_refused("{}", "neither \"method\" nor \"model\"");
+  expect_refused(R"({"num_speculative_tokens":2,"method":null})", "neither \"method\"");
+  for (const char* method : {"medusa", "mlp_speculator", "draft_model", "custom_class", "dflash"}) {
+    expect_refused(fmt::format(R"({{"method":"{}"}})", method), "needs \"model\"");
+  }
   expect_refused(R"({"method":3})", "\"method\" must be a text, not 3");
   expect_refused(R"({"method":"eagle"})", "needs \"model\"");
   expect_refused(R"({"method":"mtp","num_speculative_tokens":0})", "1 or more, not 0");

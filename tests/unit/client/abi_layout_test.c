@@ -85,3 +85,10 @@ AT(preload_tensor, alias_of, 192);
 AT(preload_tensor, hash, 200);
 AT(preload_tensor, row_major_bytes, 240);
 SIZE(preload_tensor, 248);
+
+AT(preload_artifact, struct_size, 0);
+AT(preload_artifact, data, 8);
+AT(preload_artifact, bytes, 16);
+AT(preload_artifact, metadata, 24);
+AT(preload_artifact, handle, 32);
+SIZE(preload_artifact, 40);

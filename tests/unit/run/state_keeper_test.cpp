@@ -28,7 +28,7 @@ class StateKeeperTest : public testing::Test {
     keeper_.emplace(directory_,
                     std::vector<StateKeeper::Kept>{{endpoint_, state, &progress_},
                                                    {draft_, state, &draft_progress_}},
-                    0, supervision_, kStalledAfter);
+                    0, supervision_, std::function<void(const std::string&)>(), kStalledAfter);
   }
 
   StateFile now() const { return now(endpoint_); }

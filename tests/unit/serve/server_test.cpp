@@ -105,6 +105,20 @@ TEST(Server, NamesEveryFieldThatIsNotAsExpected) {
   EXPECT_TRUE(live.status().leases.empty());
 }
 
+TEST(Server, CountsAttachesAndRefusalsByCause) {
+  LiveServer live;
+  live.start();
+  const Client client = attach(live);
+  wire::Expectation other;
+  other.fields = {{"tp_size", "4"}};
+  for (int i = 0; i < 2; ++i) refusal([&] { attach(live, other); });
+  const wire::Counters counters = live.status().counters;
+  EXPECT_EQ(counters.attaches.count(), 1U);
+  EXPECT_GT(counters.attaches.sum_s, 0);
+  EXPECT_EQ(counters.refusals.at("mismatch"), 2U);
+  EXPECT_EQ(counters.refusals.size(), 1U);
+}
+
 TEST(Server, AcceptsAnExpectationThatHolds) {
   LiveServer live;
   live.start();

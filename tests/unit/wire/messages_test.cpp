@@ -123,6 +123,10 @@ TEST(Messages, StatusSurvivesTheWireAndUsesTheDocumentedNames) {
   status.code = "memory";
   status.text = "too little";
   status.leases = {{9, "engine", 1.5}};
+  status.counters.attaches.add(0.002);
+  status.counters.attaches.add(7);
+  status.counters.refused("mismatch");
+  status.counters.loads = {{"direct", 1ULL << 33, 2.5}, {"peers", 12, 2.5}};
   EXPECT_EQ(daemon_status_from_json(to_json(status)), status);
   const json value = json::parse(to_json(status));
   for (const char* name :
@@ -139,6 +143,27 @@ TEST(Messages, StatusSurvivesTheWireAndUsesTheDocumentedNames) {
                   {"stalled", {{"file", "/m/a"}, {"offset", 5}, {"bytes", 6}, {"seconds", 7.5}}}}));
   EXPECT_EQ(value["leases"][0], json({{"pid", 9}, {"name", "engine"}, {"age_s", 1.5}}));
   EXPECT_EQ(value["evidence"]["receipt"][0]["name"], "a");
+  EXPECT_EQ(value["counters"]["refusals"], json({{"mismatch", 1}}));
+  EXPECT_EQ(value["counters"]["loads"][0],
+            json({{"path", "direct"}, {"bytes", 1ULL << 33}, {"seconds", 2.5}}));
+  EXPECT_EQ(value["counters"]["attaches"]["classes"][2], json({{"most_s", 0.0025}, {"count", 1}}));
+}
+
+TEST(Messages, StatusOfADaemonThatCountsNothingIsUnderstood) {
+  json value = json::parse(to_json(DaemonStatus{}));
+  value.erase("counters");
+  EXPECT_EQ(daemon_status_from_json(value.dump()), DaemonStatus{});
+}
+
+TEST(AttachTimes, FallIntoTheClassWhoseBoundTheyDoNotExceed) {
+  AttachTimes times;
+  for (const double seconds : {0.0005, 0.00051, 0.5, 0.51}) times.add(seconds);
+  EXPECT_EQ(times.counts.front(), 1U);
+  EXPECT_EQ(times.counts[1], 1U);
+  EXPECT_EQ(times.counts[AttachTimes::kBounds.size() - 1], 1U);
+  EXPECT_EQ(times.counts.back(), 1U);
+  EXPECT_EQ(times.count(), 4U);
+  EXPECT_DOUBLE_EQ(times.sum_s, 1.01101);
 }
 
 TEST(Messages, StatusOfALoadingDaemonHasNoKeyYet) {

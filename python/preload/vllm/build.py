@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A vLLM model built around served tensors."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from vllm.config import VllmConfig
+from vllm.distributed import get_pp_group
+from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
+from vllm.utils.torch_utils import set_default_torch_dtype
+
+from .._assign import assign
+from .._meta import WeightsOnMeta, left_on_meta
+from ..errors import Unsupported
+from . import engine, post_process
+
+_OWNERSHIP = {"has_own_embed_tokens": "embed_tokens.weight", "has_own_lm_head": "lm_head.weight"}
+
+
+def forget_layers(vllm_config, model: torch.nn.Module) -> None:
+    """Takes a model's layers out of the config that they registered themselves in, by name."""
+    mine = set(map(id, model.modules()))
+    layers = vllm_config.compilation_config.static_forward_context
+    for name in [name for name, layer in layers.items() if id(layer) in mine]:
+        del layers[name]
+
+
+class Build:
+    """Builds one model; each step is timed."""
+
+    def __init__(self, vllm_config, model_config, load_config, prefix: str, shard):
+        self._vllm, self._model_config, self._prefix, self._shard = vllm_config, model_config, prefix, shard
+        self._device = torch.device(load_config.device or vllm_config.device_config.device)
+        self._timing: list = []
+
+    def timing_text(self) -> str:
+        return ", ".join(f"{step} {ms:.1f}" for step, ms in self._timing)
+
+    def run(self) -> torch.nn.Module:
+        with set_default_torch_dtype(self._model_config.dtype):
+            model = self._timed("build", self._initialize)
+            try:
+                self._timed("assign", self._assign, model)
+                self._timed("post-process", self._post_process, model)
+            except BaseException:
+                forget_layers(self._vllm, model)
+                raise
+        return model
+
+    def _timed(self, step: str, call, *arguments):
+        began = time.perf_counter()
+        result = call(*arguments)
+        self._timing.append((step, (time.perf_counter() - began) * 1000))
+        return result
+
+    def _initialize(self) -> torch.nn.Module:
+        with self._device, WeightsOnMeta():
+            return initialize_model(
+                vllm_config=self._vllm, model_config=self._model_config, prefix=self._prefix
+            )
+
+    def _assign(self, model: torch.nn.Module) -> None:
+        if not self._shard.info.is_copy:
+            post_process.check_methods(model)
+        metadata = self._shard.info.metadata
+        engine.check_experts(model, metadata)
+        assign(model, self._shard.torch(), self._borrow(model, metadata["attributes"]))
+
+    def _borrow(self, model: torch.nn.Module, attributes: dict) -> frozenset:
+        """Names of a draft's parameters that are the target's: vLLM shares them after loading.
+
+        Until it does they are zeros that take no memory.
+        """
+        borrowed = set()
+        for flag, suffix in _OWNERSHIP.items():
+            own = attributes.get(flag)
+            if own is None:
+                continue
+            if hasattr(type(model), flag) or hasattr(model, flag):
+                setattr(model, flag, own)
+            if own:
+                continue
+            if suffix.startswith("embed_tokens") and get_pp_group().world_size > 1:
+                raise Unsupported(
+                    "the draft has no embeddings of its own and the target's are on another pipeline stage: "
+                    "use pipeline_parallel_size 1"
+                )
+            for name, parameter in model.named_parameters(remove_duplicate=False):
+                if name.endswith(suffix) and parameter.is_meta:
+                    borrowed.add(name)
+                    zeros = torch.zeros((), dtype=parameter.dtype, device=self._device).expand(parameter.shape)
+                    new = torch.Tensor._make_subclass(type(parameter), zeros, False)
+                    new.__dict__.update(parameter.__dict__)
+                    torch.utils.swap_tensors(parameter, new)
+        return frozenset(borrowed)
+
+    def _post_process(self, model: torch.nn.Module) -> None:
+        with post_process.guard_against_writes(self._shared_ranges()):
+            process_weights_after_loading(model, self._model_config, self._device)
+        if left := left_on_meta(model, skip=(VllmConfig,)):
+            raise Unsupported(
+                f"{len(left)} tensors of the model have no memory: {', '.join(left[:20])}; this model cannot be "
+                "built around weights that are there: use --load-format auto"
+            )
+
+    def _shared_ranges(self) -> list:
+        return [] if self._shard.info.is_copy else self._shard.shared_ranges()

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model loader that vLLM calls for ``--load-format preload``."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import time
+
+import torch
+from vllm.config.load import LoadConfig
+from vllm.logger import init_logger
+from vllm.model_executor.model_loader.base_loader import BaseModelLoader
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+from vllm.model_executor.model_loader.utils import get_draft_load_config, initialize_model
+from vllm.utils.torch_utils import set_default_torch_dtype
+
+from .._meta import WeightsOnMeta
+from ..errors import Error, Timeout, Unsupported
+from . import build, engine, memory, refusals
+from .acquire import KEPT, RECOVERABLE, Acquired, Acquirer
+from .options import parse
+
+logger = init_logger("vllm.preload")
+
+
+class PreloadModelLoader(BaseModelLoader):
+    """Builds the model around weights that a preload daemon holds; see docs/engines.md."""
+
+    def __init__(self, load_config: LoadConfig):
+        super().__init__(load_config)
+        self.options = parse(load_config.model_loader_extra_config)
+
+    # What the worker asks before it measures its memory.
+
+    def get_external_weight_memory(self, vllm_config) -> int:
+        """Bytes of the daemon's weights, the draft's too; attaches them, so that they stay.
+
+        In copy mode as well: the copy is the worker's own, and the daemon's goes when it is taken, so
+        that what the worker sees used grows by nothing.
+        """
+        refusals.check_config(vllm_config, self.options.zero_copy)
+        total = self._charge(vllm_config, vllm_config.model_config)
+        if engine.has_served_draft(vllm_config):
+            draft = get_draft_load_config(vllm_config)
+            if draft.load_format == self.load_config.load_format:
+                total += PreloadModelLoader(draft)._charge(
+                    vllm_config, vllm_config.speculative_config.draft_model_config
+                )
+        return total
+
+    def _charge(self, vllm_config, model_config) -> int:
+        engine.check_platform()
+        acquired = self._acquire(vllm_config, model_config)
+        if acquired.shard is not None:
+            acquired.charged_bytes = acquired.shard.memory_bytes
+        KEPT.put(model_config, acquired)
+        return acquired.charged_bytes
+
+    def _acquire(self, vllm_config, model_config) -> Acquired:
+        acquirer = Acquirer(self.options, vllm_config, model_config, self.load_config)
+        acquired = acquirer.acquire()
+        if acquired.error is not None:
+            self._check_may_fall_back(acquirer, acquired.error)
+        return acquired
+
+    def _check_may_fall_back(self, acquirer: Acquirer, cause: Error) -> None:
+        """Raises ``cause`` unless a load from disk may stand in for it."""
+        if not self.options.fallback:
+            raise cause
+        if isinstance(cause, Timeout) and acquirer.look().state == "LOADING":
+            raise cause  # it is coming, and will take the memory
+
+    # What the model runner asks.
+
+    def load_model(self, vllm_config, model_config, prefix: str = "") -> torch.nn.Module:
+        engine.check_platform()
+        is_draft = engine.is_draft(vllm_config, model_config)
+        if is_draft and not engine.has_served_draft(vllm_config):
+            logger.info("preload holds no drafts of method %s: this one is loaded from disk", _method(vllm_config))
+            return self._load_from_disk(vllm_config, model_config, prefix)
+        refusals.check_config(vllm_config, self.options.zero_copy)
+        began = time.perf_counter()
+        kept = KEPT.take(model_config)
+        acquired = kept or self._acquire(vllm_config, model_config)
+        memory.check_accounted(acquired, kept is not None, vllm_config)
+        cause = acquired.error
+        if cause is None:
+            try:
+                return self._build(vllm_config, model_config, prefix, acquired, began)
+            except RECOVERABLE as error:
+                if not self.options.fallback:
+                    raise
+                cause = error.with_traceback(None)  # its frames hold what is to be freed
+        return self._fall_back(vllm_config, model_config, prefix, acquired, cause)
+
+    def _build(self, vllm_config, model_config, prefix, acquired: Acquired, began: float):
+        shard = acquired.shard
+        if not self.options.zero_copy:
+            shard = self._copy(vllm_config, model_config, shard)
+        attached = time.perf_counter()
+        steps = build.Build(vllm_config, model_config, self.load_config, prefix, shard)
+        model = steps.run()
+        if self.options.zero_copy:
+            refusals.protect(model)
+        acquired.shard = None
+        logger.info(
+            "preload: %d tensors, %.2f GiB of %s (%s, %s) in %.1f ms: attach %.1f, %s",
+            len(shard), shard.memory_bytes / (1 << 30), acquired.role, self.options.mode, shard.info.device,
+            (time.perf_counter() - began) * 1000, (attached - began) * 1000, steps.timing_text(),
+        )  # fmt: skip
+        return model.eval()
+
+    def _copy(self, vllm_config, model_config, mapped):
+        """A writable copy of what is mapped; with the mapping's lease the daemon's goes."""
+        acquirer = Acquirer(self.options, vllm_config, model_config, self.load_config)
+        copy = acquirer.shard(copy=True)
+        mapped.detach()
+        return copy
+
+    def _fall_back(self, vllm_config, model_config, prefix, acquired: Acquired, cause: Error):
+        acquirer = Acquirer(self.options, vllm_config, model_config, self.load_config)
+        if acquired.shard is not None:
+            acquired.shard.detach()
+        acquired.shard = None
+        gc.collect()
+        torch.accelerator.empty_cache()
+        found = acquirer.look()
+        resident = found.bytes if found.state in ("READY", "DRAINING", "ORPHANED", "LOADING") else 0
+        on_cuda = found.memory == "cuda"
+        if resident:
+            memory.check_second_copy(
+                self._bytes_of(vllm_config, model_config, prefix),
+                resident,
+                memory.free_bytes(on_cuda),
+                found.device,
+                cause,
+            )
+        memory.give_back(acquired.charged_bytes, vllm_config)
+        logger.warning("preload: loading %s from disk, since %s: %s", acquired.role, cause.status, cause)
+        return self._load_from_disk(vllm_config, model_config, prefix)
+
+    def _bytes_of(self, vllm_config, model_config, prefix) -> int:
+        """Of the weights that this engine would load."""
+        with set_default_torch_dtype(model_config.dtype), torch.device("meta"), WeightsOnMeta():
+            model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
+        build.forget_layers(vllm_config, model)
+        return memory.weight_bytes(model)
+
+    def _disk_config(self) -> LoadConfig:
+        return dataclasses.replace(self.load_config, load_format="auto", model_loader_extra_config={})
+
+    def _load_from_disk(self, vllm_config, model_config, prefix):
+        loader = DefaultModelLoader(self._disk_config())
+        return loader.load_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
+
+    def download_model(self, model_config) -> None:
+        DefaultModelLoader(self._disk_config()).download_model(model_config)
+
+    def load_weights(self, model, model_config) -> None:
+        raise Unsupported(
+            "load format preload does not load into a model that is there: weights are put in place while "
+            "it is built. Restart the engine"
+        )
+
+    def get_all_weights(self, model_config, model):
+        raise Unsupported(
+            "reload_weights() is not supported by load format preload: serve the new weights "
+            "(preload serve --replace) and restart the engine"
+        )
+
+
+def _method(vllm_config) -> str:
+    return vllm_config.speculative_config.method

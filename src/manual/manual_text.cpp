@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manual/manual_text.hpp"
+
+#include <array>
+
+namespace preload::manual {
+namespace {
+
+constexpr std::string_view kOverview =
+    "preload keeps the weights of a language model resident in GPU memory, so that an inference "
+    "engine that restarts maps them in milliseconds instead of loading them for minutes.\n\n"
+    "srun or mpirun starts one rank for each GPU. Each rank works out which part of the checkpoint "
+    "it owns, loads that part once, lets go of CUDA and MPI, and serves handles to the memory over "
+    "a Unix socket until it is told to stop. Engines attach by device, slot and role, and map the "
+    "tensors read-only.\n\n"
+    "Without a command, the options are those of preload serve. Options are named as vLLM names "
+    "them where it has them; '-' and '_' in their names are alike, and the last of a repeated "
+    "option counts. A flag counts before an environment variable, and that before the default.";
+
+constexpr auto kCommandTexts = std::to_array<CommandText>({
+    {"serve",
+     "Loads the weights of a model and serves them to clients on the same machine. Under srun or "
+     "mpirun there is one rank for each GPU; alone it is rank 0 of 1. The product of the "
+     "parallel sizes must be the number of ranks.\n\n"
+     "Everything that can be refused is refused before the first GPU allocation: files that are "
+     "missing, truncated or not what they claim to be, tensors that no rule consumes, shapes that "
+     "contradict the config, a GPU and slot that another daemon owns. When every rank serves, "
+     "rank 0 writes one line that begins with 'preload: READY'. From then on a rank has neither "
+     "a CUDA context nor MPI: it holds file descriptors.\n\n"
+     "The job ends whole: when one rank fails, every rank ends with that rank's status. TERM and "
+     "INT end it in order: no client is admitted any more, sockets are unlinked, memory is freed."},
+    {"plan",
+     "Shows what each rank of a job would hold, read and be handed by others, and how long that "
+     "takes at given rates. Reads the checkpoint's headers alone and needs neither a GPU nor MPI: "
+     "it runs on login nodes and laptops, and takes the model's flags as serve does."},
+    {"status",
+     "Lists the daemons of the socket directory: device, slot, role, job, state, model, key, "
+     "bytes, leases and generation; also of ranks that still load, and of those that failed.\n\n"
+     "The states are LOADING, READY, DRAINING, RELEASED, FAILED and ORPHANED."},
+    {"wait",
+     "Waits until as many local daemons of a job are READY as the job announces on this machine: "
+     "the newest job, unless another is named. Returns at once when the job fails, with the "
+     "failed rank's status and its message. Without --timeout it waits 600 s, and 30 s for "
+     "a job to appear at all."},
+    {"attach",
+     "Maps what a local daemon serves, as an engine does, times it and prints the tensors. With "
+     "several daemons, --gpu, --slot and --role choose one, --all takes every one. What the client "
+     "expects (a checkpoint, a key, fields of a key) is compared before anything is mapped."},
+    {"verify",
+     "Recomputes the hash of every tensor where it lies and compares it with the one recorded at "
+     "load. With --against, compares with the tensors of the checkpoint itself, through the "
+     "inverse of what loading did."},
+    {"key",
+     "Prints the key that daemons of this model and these flags would have, and the checkpoint's "
+     "id. The id follows from the tensors' contents: all files are read once, then a receipt of "
+     "names, sizes and times stands for them in the cache."},
+    {"release",
+     "Tells daemons to let go of the weights when the last lease ends, or now with --force. The "
+     "daemon goes on in state RELEASED and keeps its lock, so that nobody loads in its place; "
+     "later attaches are refused with status 7."},
+    {"stop",
+     "Ends every daemon of the socket directory, or those that --gpu, --slot and --role choose; "
+     "with --job the whole job, also its ranks on other nodes. One that still loads is stopped "
+     "too. Returns when their sockets and locks are gone."},
+    {"keeper",
+     "Holds what daemons of the socket directory deposit: descriptors of their memory, the "
+     "manifest "
+     "and the leases of their clients. When a daemon dies or is replaced, memory and attached "
+     "engines stay as they are, the keeper answers clients in its place (state ORPHANED), and a "
+     "successor with the same key adopts everything without reading the checkpoint. serve "
+     "--keeper says whether a daemon deposits.\n\n"
+     "It uses neither CUDA nor MPI and is one for each machine: a Slurm step or a systemd unit of "
+     "its own, so that it does not end with the job whose daemons it serves. Without --stay it "
+     "ends when it has had nothing to keep for a while."},
+    {"bench",
+     "Times a load of the model beside the limit of the hardware, measured in the same run, and "
+     "beside other loaders where they are installed. Every run is verified against the files."},
+});
+
+constexpr auto kExamples = std::to_array<Example>({
+    {"serve", "One node with 8 GPUs, under Slurm:",
+     "srun --nodes=1 --ntasks=8 --mpi=pmix preload --model /models/llama-70b -tp 8"},
+    {"serve", "The same by mpirun, and on bare metal:",
+     "mpirun -np 8 --bind-to none preload --model /models/llama-70b -tp 8"},
+    {"serve", "Two replicas of 4 GPUs each, as vLLM's data parallelism numbers them:",
+     "srun --ntasks=8 --mpi=pmix preload --model /models/mixtral -tp 4 -dp 2 "
+     "--enable-expert-parallel"},
+    {"serve", "A second model in the same GPU, in a slot of its own:",
+     "preload serve --model /models/qwen3-8b --slot small"},
+    {"plan", "What 16 ranks on two nodes would hold:",
+     "preload plan --model /models/llama-70b --ranks 16 --nodes 2 -tp 8 --summary"},
+    {"status", "Everything there is to know, for programs:", "preload status --json"},
+    {"wait", "Start an engine when its weights are there, at most ten minutes later:",
+     "preload wait --timeout 600 && vllm serve /models/llama-70b"},
+    {"attach", "The tensors of the first GPU's daemon:", "preload attach --gpu 0"},
+    {"attach", "Only if it holds this checkpoint:",
+     "preload attach --gpu 0 --expect-model /models/llama-70b"},
+    {"verify",
+     "Compare what is resident with the files:", "preload verify --against /models/llama-70b"},
+    {"key", "The key of rank 3 of 8:", "preload key /models/llama-70b -tp 8 --rank 3"},
+    {"release", "Make room on the GPU as soon as the engine has copied the weights:",
+     "preload release --gpu 0"},
+    {"stop", "End the job, on every node of it:", "preload stop --job"},
+    {"stop", "End everything on this machine, with what the keeper has:", "preload stop --keeper"},
+    {"keeper", "Beside the daemons of a node, until it is stopped:", "preload keeper --stay"},
+    {"keeper", "As a step of its own in a job, one for each node:",
+     "srun --overlap --ntasks-per-node=1 preload keeper --orphan-timeout 120"},
+    {"serve", "Fail rather than serve without a keeper:",
+     "preload serve --model /models/qwen3-8b --keeper require"},
+    {"bench", "Without other loaders, five runs from the page cache:",
+     "preload bench load --model /models/llama-8b --peers none"},
+});
+
+constexpr auto kExitStatuses = std::to_array<Entry>({
+    {"0", "serve", "preload stop ended a healthy job."},
+    {"0", "plan status key release bench", "Done."},
+    {"0", "wait", "Every local daemon of the job is READY."},
+    {"0", "attach", "Everything that was asked for was attached."},
+    {"0", "verify", "Every tensor is what it should be."},
+    {"0", "stop", "Sockets and locks are gone."},
+    {"0", "keeper", "It was told to end by `preload stop --keeper`, or had nothing to keep."},
+    {"1", "serve",
+     "A clean end that nobody asked for, or a connection between ranks that was lost."},
+    {"1", "wait", "The job ended without a word: nobody holds its lock."},
+    {"1", "stop", "Some daemon was not gone within the timeout."},
+    {"2", "serve plan status wait attach verify key release stop keeper bench",
+     "Usage: an option, an environment variable or the socket directory is wrong."},
+    {"3", "serve plan key bench", "The checkpoint or the model is refused."},
+    {"3", "attach", "The checkpoint of --expect-model cannot be read."},
+    {"3", "verify", "A tensor differs; the checkpoint cannot be read."},
+    {"4", "serve attach verify bench", "The device or its memory, or the host's."},
+    {"5", "serve", "The launcher or MPI."},
+    {"6", "serve", "Another daemon owns the GPU and slot, or --keeper require finds no keeper."},
+    {"6", "keeper", "Another keeper has the directory."},
+    {"7", "wait", "No daemon is there, or they were not READY in time, or were released."},
+    {"7", "attach verify release",
+     "Refused: no daemon, one that is not READY, holds something else or has released."},
+    {"7", "stop", "There was no daemon."},
+    {"1-7", "wait", "Otherwise: the status of the job's first failed rank."},
+    {"128+n", "serve plan status wait attach verify key release stop keeper bench",
+     "Signal n ended it: 130 for INT, 137 for KILL, 143 for TERM."},
+});
+
+constexpr auto kVariables = std::to_array<Entry>({
+    {"PRELOAD_SOCKET_DIR", "serve keeper status wait attach verify release stop",
+     "The socket directory, where --weight-cache-socket-dir is not given."},
+    {"PRELOAD_CACHE_ROOT", "serve attach key bench",
+     "Where receipts and tuning results are kept [$XDG_CACHE_HOME/preload, else "
+     "~/.cache/preload]."},
+    {"PRELOAD_LOG_LEVEL", "serve keeper", "The log level, where --log-level is not given."},
+    {"PRELOAD_RUNTIME", "serve bench",
+     "The executable preload-runtime, where it lies neither beside preload nor in "
+     "../libexec/preload."},
+    {"PRELOAD_PYTHON", "bench", "The Python that other loaders are installed for [python3]."},
+    {"HF_HUB_CACHE", "serve plan key bench attach",
+     "The Hugging Face hub cache, where models named by a hub id are looked for "
+     "[$HF_HOME/hub, else ~/.cache/huggingface/hub]."},
+    {"CUDA_VISIBLE_DEVICES", "serve attach verify",
+     "The GPUs that may be used, by index or UUID. Daemons and clients meet by a GPU's UUID, "
+     "whatever index either gives it."},
+    {"NCCL_SOCKET_IFNAME", "serve",
+     "The interface by which NCCL connects hosts, when weights are handed on between them."},
+});
+
+constexpr auto kFiles = std::to_array<Entry>({
+    {"/tmp/preload-<uid>/", "serve keeper status wait attach verify release stop",
+     "The socket directory, where neither --weight-cache-socket-dir nor $PRELOAD_SOCKET_DIR says "
+     "another. It is on a local file system, the user's, and not writable by others."},
+    {"<h>[.<slot>][_draft].sock", "serve keeper status wait attach verify release stop",
+     "A daemon's socket; <h> are 16 hex digits made of the device's UUID."},
+    {"<h>[.<slot>][_draft].lock", "serve status wait stop",
+     "Its lock, held while it loads and serves; never unlinked."},
+    {"<h>[.<slot>][_draft].state", "serve status wait",
+     "What it is about to serve and how far it is, or why it failed."},
+    {"keeper.sock, keeper.lock", "keeper serve stop",
+     "The keeper's socket, and the lock that it holds."},
+    {"~/.cache/preload/", "serve attach key bench",
+     "Receipts of hashed checkpoints, and the reader that was fastest on each file system."},
+});
+
+}  // namespace
+
+std::string_view overview() noexcept { return kOverview; }
+std::span<const CommandText> command_texts() noexcept { return kCommandTexts; }
+std::span<const Example> examples() noexcept { return kExamples; }
+std::span<const Entry> exit_statuses() noexcept { return kExitStatuses; }
+std::span<const Entry> variables() noexcept { return kVariables; }
+std::span<const Entry> files() noexcept { return kFiles; }
+
+bool lists(std::string_view list, std::string_view word) noexcept {
+  while (!list.empty()) {
+    const std::size_t end = list.find(' ');
+    if (list.substr(0, end) == word) return true;
+    if (end == std::string_view::npos) break;
+    list.remove_prefix(end + 1);
+  }
+  return false;
+}
+
+}  // namespace preload::manual

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "serve/holding.hpp"
+#include "serve/session_loop.hpp"
+#include "wire/residency_messages.hpp"
+
+namespace preload {
+
+// A daemon's part in its succession: one successor at a time, on one connection. Until the
+// successor says that it serves, the daemon can go on as if nothing had been asked; it does when
+// the connection ends before.
+class Handover {
+ public:
+  using Clock = SessionLoop::Clock;
+
+  // `lock` is the daemon's, -1 for one that cannot be succeeded. `loop` and `holding` outlive it.
+  Handover(SessionLoop& loop, Holding& holding, int lock)
+      : loop_(loop), holding_(holding), lock_(lock) {}
+
+  void handle(Session& session, const wire::HandoverRequest& request);
+  void closed(int fd);
+  void turn();  // answers a commit once no client's request is half done
+  std::optional<Clock::time_point> deadline() const noexcept { return answer_by_; }
+  bool is_done() const noexcept { return done_; }
+
+ private:
+  void prepare(Session& session);
+  void answer_commit();
+  void check_successor(const Session& session) const;
+
+  SessionLoop& loop_;
+  Holding& holding_;
+  int lock_;
+  int successor_ = -1;  // its session
+  bool drained_ = false;
+  Fd listener_;  // from commit on: the successor has it, too
+  std::optional<Clock::time_point> answer_by_;
+  bool done_ = false;
+};
+
+}  // namespace preload

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/fd.hpp"
+#include "serve/package.hpp"
+#include "serve/socket_dir.hpp"
+
+namespace preload {
+
+// What a daemon still has when its successor begins to serve.
+struct TakenOver {
+  Fd listener;  // empty: the daemon is gone, and its socket is to be bound anew
+  std::vector<Lease> leases;
+  std::vector<Fd> clients;  // connections
+};
+
+// A successor's part of a handover: from its construction on the daemon at `endpoint` is ready to
+// be succeeded, and serves on until done().
+class Predecessor {
+ public:
+  // Throws Error(kBusy) when the daemon there is not READY or is being succeeded by another.
+  Predecessor(const SocketDir& directory, const Endpoint& endpoint,
+              const std::vector<unsigned>& allow_uids);
+
+  // What it serves, and its lock. Once.
+  Package take_package() { return std::move(package_); }
+  int pid() const noexcept { return pid_; }
+  // No more attaches; the leases that are open still. At none its memory is freed.
+  std::uint64_t drain();
+  // It stops to accept. Does not fail: a daemon that is gone by now has nothing any more.
+  TakenOver take_over() noexcept;
+  void done() noexcept;  // its process may end
+
+ private:
+  Fd socket_;
+  int pid_ = 0;
+  Package package_;
+};
+
+}  // namespace preload
