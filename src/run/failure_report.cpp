@@ -4,14 +4,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <string>
 
 #include "base/log.hpp"
+#include "base/prompt_write.hpp"
 
 namespace preload::run {
 namespace {
 
 constexpr int kFirstSignalStatus = 129;
+constexpr std::chrono::seconds kPatience{1};
 
 }  // namespace
 
@@ -22,8 +25,7 @@ void write_end_line(int status, std::optional<int> rank, std::optional<int> lost
   if (rank) line += fmt::format(" rank={}", *rank);
   if (lost_task) line += fmt::format(" task={} lost", *lost_task);
   line += '\n';
-  // In one piece: other ranks write to the same stream. There is nobody left to tell of a failure.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  write_promptly(STDERR_FILENO, line, kPatience);
 }
 
 void report_failure(const JobFailure& failure, const std::vector<int>& tasks) {
