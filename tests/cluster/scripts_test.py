@@ -17,6 +17,8 @@ from jobs import Cluster, Job, environment_here  # noqa: E402
 
 SHAPE = ["--hidden", 128, "--layers", 4, "--heads", 8, "--kv-heads", 4, "--vocab", 1024, "--intermediate", 256]
 
+UNDER_WAY = (None, "PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+
 
 def setUpModule():
     global cluster, model
@@ -55,7 +57,7 @@ class Batch:
     def wait_end(self):
         """(state, exit status)"""
         try:
-            eventually(lambda: self.shown().get("JobState") not in ("RUNNING", "COMPLETING"), 60, "the job to end")
+            eventually(lambda: self.shown().get("JobState") not in UNDER_WAY, READY_S, "the job to end")
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log}") from None
         shown = self.shown()

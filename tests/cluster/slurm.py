@@ -53,8 +53,10 @@ class Slurm:
         # Nodes of a machine with few cores: what Slurm counts are its own numbers.
         # Its GPUs, too: nobody opens them.
         lines = [f"NodeName={n.name} NodeAddr={n.address} CPUs={n.cpus} RealMemory=1024 Gres=gpu:{GPUS}" for n in nodes]
+        for i in range(GPUS):
+            pathlib.Path(f"{FOLDER}/gpu{i}").touch()
         with open(f"{FOLDER}/gres.conf", "w") as file:
-            file.write(f"Name=gpu Count={GPUS}\n")
+            file.write(f"Name=gpu File={FOLDER}/gpu[0-{GPUS - 1}]\n")
         self.config = f"{FOLDER}/slurm.conf"
         with open(self.config, "w") as file:
             file.write(CONFIG.format(head=HEAD, folder=FOLDER, mpi_default=mpi_default, nodes="\n".join(lines)))
