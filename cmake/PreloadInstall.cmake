@@ -67,4 +67,7 @@ install(FILES "${PRELOAD_MANUAL_DIR}/fish/preload.fish"
 
 install(DIRECTORY docs/ DESTINATION "${CMAKE_INSTALL_DOCDIR}" FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY examples DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+# What people start their own job scripts from.
+install(DIRECTORY launch/slurm launch/mpirun DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+  FILES_MATCHING PATTERN "*.sbatch" PATTERN "hostfile" PATTERN "rankfile")
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")

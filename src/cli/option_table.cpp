@@ -79,6 +79,8 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"keeper", "", "WHEN", "serve",
      "deposit what is served in the directory's keeper, which has it for a successor: auto (if one "
      "runs), require or off [auto]"},
+    {"lease-wait", "", "SECONDS", "serve",
+     "how long open leases may go on when the daemon is told to end [5]"},
     {"allow-uid", "", "UID", "serve keeper",
      "user id that may attach besides ours and root; may be repeated", true},
     {"weight-cache-health-port", "", "PORT", "serve",

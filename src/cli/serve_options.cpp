@@ -277,6 +277,9 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   if (serve.drain_s && !serve.replace)
     throw Error(Errc::kUsage, "--drain is for --replace: it drains the daemon that is replaced");
   serve.keeper = keeper_option(options, serve.export_kind);
+  if (const auto seconds = options.number("lease-wait", 0)) {
+    serve.lease_wait = std::chrono::seconds(*seconds);
+  }
   serve.allow_uids = allow_uids_option(options);
   serve.log_level = log_level_option(options);
   serve.health_port = options.number("weight-cache-health-port", 0).value_or(0);

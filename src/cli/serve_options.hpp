@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,6 +50,7 @@ struct ServeOptions {
   bool replace = false;                 // --replace
   std::optional<double> drain_s;        // --drain, with it
   KeeperUse keeper = KeeperUse::kAuto;  // --keeper
+  std::chrono::seconds lease_wait{5};   // --lease-wait
   std::vector<unsigned> allow_uids;
   std::string health_host = "127.0.0.1";
   int health_port = 0;  // 0: neither /health nor /metrics

@@ -87,6 +87,9 @@ class JobMember {
   // answer. `events.failed` is not called afterwards.
   std::optional<JobFailure> fail(int status, const std::string& text,
                                  std::optional<int> of_rank = std::nullopt);
+  // Nothing but the others keeps this rank: returns when that is so of every rank that is left, or
+  // after `limit`.
+  void await_others(std::chrono::milliseconds limit);
   void request_stop();  // stop the whole job
   void bye();           // I was asked to stop; waits until the hub knows
 

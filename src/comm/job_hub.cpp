@@ -36,6 +36,7 @@ struct Peer {
   int rank = -1;
   Clock::time_point heard;
   bool bound = false;
+  bool done = false;
   bool left = false;  // said BYE
   bool gone = false;  // to be erased
   RankProgress progress{};
@@ -75,6 +76,7 @@ struct JobHub::State {
   void declare(const JobFailure& first, int told_by);
   void expire(Clock::time_point now);
   void beat(Clock::time_point now);
+  void release_done();
   void release_failing(Clock::time_point now);
   void flush_all();
   std::vector<RankProgress> rank_progress() const;
@@ -92,7 +94,7 @@ struct JobHub::State {
   std::optional<JobFailure> failure;
   std::vector<int> failing;  // ranks that wait for an ACK of their report
   Clock::time_point failing_since{}, next_beat{}, last_turn{}, closing_since{};
-  bool ready = false, stopped = false, goodbye = false, closing = false;
+  bool ready = false, stopped = false, goodbye = false, closing = false, done_told = false;
 
   mutable std::mutex mutex;  // of what follows
   bool close_requested = false;
@@ -158,6 +160,7 @@ void JobHub::State::run() {
     for (Arrival& arrival : arrivals) welcome(std::move(arrival), now);
     expire(now);
     beat(now);
+    release_done();
     flush_all();
     release_failing(now);
     peers.remove_if([](const Peer& peer) { return peer.gone; });
@@ -223,6 +226,9 @@ void JobHub::State::handle(Peer& peer, const JobMessage& message) {
         other.connection.queue(reply);
       }
       return;
+    case Type::kDone:
+      peer.done = true;
+      return;
     case Type::kBye:
       if (!ready && !stopped) {
         declare({peer.rank, exit_status(Errc::kUnexpectedEnd),
@@ -280,6 +286,20 @@ void JobHub::State::flush_all() {
     if (!peer.gone && !peer.connection.flush()) {
       lose(peer, "its connection broke without a goodbye");
     }
+  }
+}
+
+// Ranks that are told to end go together: the first to end may take the others with it.
+void JobHub::State::release_done() {
+  const auto in_use = [](const Peer& peer) { return !peer.done && !peer.left && !peer.gone; };
+  if (done_told || std::ranges::none_of(peers, &Peer::done) || std::ranges::any_of(peers, in_use)) {
+    return;
+  }
+  done_told = true;
+  JobMessage message;
+  message.type = Type::kDone;
+  for (Peer& peer : peers) {
+    if (peer.done) peer.connection.queue(message);
   }
 }
 

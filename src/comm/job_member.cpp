@@ -142,6 +142,7 @@ struct JobMember::State {
   std::optional<JobFailure> verdict;  // the job's failure, by FAILED or by the ACK of our report
   RankProgress progress;
   bool reporting = false, leaving = false, let_go = false, closing = false, ended = false;
+  bool all_done = false;
   std::thread thread;  // last: it uses all of the above
 };
 
@@ -256,6 +257,12 @@ void JobMember::State::handle(const JobMessage& message) {
             "from now on a rank that fails ends alone");
       }
       return;
+    case Type::kDone: {
+      const std::lock_guard lock(mutex);
+      all_done = true;
+      changed.notify_all();
+      return;
+    }
     case Type::kAck: {
       const std::lock_guard lock(mutex);
       if (message.rank >= 0) {
@@ -326,6 +333,12 @@ std::optional<JobFailure> JobMember::fail(int status, const std::string& text,
   std::unique_lock lock(state_->mutex);
   state_->changed.wait_for(lock, kHubAnswers, [this] { return state_->verdict || state_->ended; });
   return state_->verdict;
+}
+
+void JobMember::await_others(milliseconds limit) {
+  state_->post(of_type(Type::kDone));
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait_for(lock, limit, [this] { return state_->all_done || state_->ended; });
 }
 
 void JobMember::bye() {

@@ -20,7 +20,7 @@ using Type = JobMessage::Type;
 
 constexpr std::size_t kLengthBytes = 4;
 constexpr std::size_t kMaxTextBytes = 16 << 10;
-constexpr std::array<std::pair<Type, const char*>, 11> kNames = {{
+constexpr std::array<std::pair<Type, const char*>, 12> kNames = {{
     {Type::kChallenge, "CHALLENGE"},
     {Type::kHello, "HELLO"},
     {Type::kWelcome, "WELCOME"},
@@ -32,6 +32,7 @@ constexpr std::array<std::pair<Type, const char*>, 11> kNames = {{
     {Type::kGoodbye, "GOODBYE"},
     {Type::kFailed, "FAILED"},
     {Type::kHeartbeat, "HEARTBEAT"},
+    {Type::kDone, "DONE"},
 }};
 
 std::string to_hex(const unsigned char* bytes, std::size_t size) {

@@ -29,6 +29,7 @@ struct JobMessage {
     kGoodbye,  // hub to rank
     kFailed,
     kHeartbeat,  // both ways
+    kDone,       // rank to hub: only the others keep me; hub to rank: nobody is kept
   };
   Type type = Type::kHeartbeat;
   int rank = -1;

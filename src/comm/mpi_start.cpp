@@ -28,6 +28,9 @@ std::string mpi_description() {
 
 namespace {
 
+// Ranks do not start at the same moment, and all are to have ended within five seconds.
+constexpr auto kFirstSpeaks = std::chrono::milliseconds(2500);
+
 std::string remedy() {
   return fmt::format(
       "preload was built against {}: `srun --mpi=list` shows what this Slurm offers; start with "
@@ -51,7 +54,7 @@ bool speaks_another_pmi(const Launcher& launcher) {
 // until it has, since the first to end may take the rest with it.
 bool is_silent(const Launcher& launcher) {
   if (launcher.rank.value_or(0) == 0) return false;
-  std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::this_thread::sleep_for(kFirstSpeaks);
   return true;
 }
 

@@ -4,28 +4,32 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <string>
 
 #include "base/log.hpp"
+#include "base/prompt_write.hpp"
 
 namespace preload::run {
 namespace {
 
 constexpr int kFirstSignalStatus = 129;
+constexpr std::chrono::seconds kPatience{1};
 
 }  // namespace
+
+bool is_signal_status(int status) noexcept { return status >= kFirstSignalStatus; }
 
 void write_end_line(int status, std::optional<int> rank, std::optional<int> lost_task) {
   std::string line = fmt::format("preload: END status={}", status);
   if (rank) line += fmt::format(" rank={}", *rank);
   if (lost_task) line += fmt::format(" task={} lost", *lost_task);
   line += '\n';
-  // In one piece: other ranks write to the same stream. There is nobody left to tell of a failure.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  write_promptly(STDERR_FILENO, line, kPatience);
 }
 
 void report_failure(const JobFailure& failure, const std::vector<int>& tasks) {
-  if (failure.status >= kFirstSignalStatus) {
+  if (is_signal_status(failure.status)) {
     log::warn(describe(failure));
   } else {
     log::error(describe(failure));

@@ -13,12 +13,21 @@ void RankControl::end(ServeEnd end) {
   const std::lock_guard lock(mutex_);
   if (decided_) return;
   decided_ = end;
-  const int hard_status = end.status != 0 ? end.status : 1;
-  hard_end_ = std::make_unique<Watchdog>(
-      grace_, hard_status,
-      fmt::format("did not end within {} s after: {}", grace_.count(), end.text));
+  end_hard_after(grace_);
   for (Server* server : servers_) server->end(end);
   cancel_.request({end.status, end.text});
+}
+
+void RankControl::end_hard_after(std::chrono::seconds limit) {
+  const int status = decided_->status != 0 ? decided_->status : 1;
+  hard_end_ = std::make_unique<Watchdog>(
+      limit, status,
+      fmt::format("did not end within {} s after: {}", limit.count(), decided_->text));
+}
+
+void RankControl::allow(std::chrono::seconds more) {
+  const std::lock_guard lock(mutex_);
+  if (decided_) end_hard_after(grace_ + more);
 }
 
 void RankControl::fail(const JobFailure& failure) {

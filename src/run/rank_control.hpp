@@ -28,7 +28,8 @@ class RankControl {
   void fail(const JobFailure& failure);  // of another rank, as the channel tells it
   void ready();                          // every rank is bound
   const Cancel& cancel() const noexcept { return cancel_; }
-  void forget(const Server& server);  // it has ended by itself and is about to go
+  void allow(std::chrono::seconds more);  // to a rank that is ending: grace begins after that
+  void forget(const Server& server);      // it has ended by itself and is about to go
   std::optional<ServeEnd> decided() const;
   std::optional<JobFailure> failure() const;
 
@@ -46,6 +47,8 @@ class RankControl {
   };
 
  private:
+  void end_hard_after(std::chrono::seconds limit);
+
   const std::chrono::seconds grace_;
   Cancel cancel_;
   mutable std::mutex mutex_;

@@ -286,7 +286,6 @@ ServeEnd RankJob::serve() {
   if (control_.decided().value_or(ends.front()).cause != ServeEnd::Cause::kFailure) {
     front_.close_health();
   }
-  for (RoleDaemon* daemon : daemons) daemon->server.reset();
   for (const ServeEnd& end : ends) {
     if (!ends_one_role(end)) return end;
   }
@@ -298,6 +297,9 @@ ServeEnd RankJob::serve(RoleDaemon& daemon) {
   if (!ends_one_role(end) || --roles_served_ == 0) return end;
   // The other roles go on, and this one's place is free.
   control_.forget(*daemon.server);
+  if (end.cause == ServeEnd::Cause::kStopRequested) {
+    daemon.server->await_leases(std::chrono::steady_clock::now() + options_.lease_wait);
+  }
   daemon.server.reset();
   daemon.memory.reset();
   if (end.cause == ServeEnd::Cause::kHandedOver) {
@@ -323,33 +325,68 @@ int RankJob::conclude(const ServeEnd& end) {
   front_.stopping();
   switch (end.cause) {
     case ServeEnd::Cause::kHandedOver:
+      close_servers();
       for (const RoleDaemon& daemon : daemons_) keeper_->handed_over(daemon.role.endpoint);
       supervision_.bye();
       return end.status;
     case ServeEnd::Cause::kStopRequested:
     case ServeEnd::Cause::kJobStop:
-      if (keeper_) keeper_->stopped();
       supervision_.bye();
+      await_leases();
+      close_servers();
+      if (keeper_) keeper_->stopped();
       return end.status;
     case ServeEnd::Cause::kSignal: {
       const std::optional<JobFailure> told = supervision_.fail(end.status, end.text);
       if (!told) log::warn(end.text);
       const JobFailure verdict = told.value_or(own_failure(end.status, end.text));
-      leave_tombstone(verdict, code_of_status(verdict.status));
-      let_launcher_see(verdict);
+      end_with(verdict);
       return verdict.status;
     }
     case ServeEnd::Cause::kFailure:
       break;
   }
   const JobFailure failure = control_.failure().value_or(own_failure(end.status, end.text));
-  leave_tombstone(failure, code_of_status(failure.status));
   // What rank 0 cannot log any more, the next one does.
   if (failure.lost && failure.rank == 0 && launch_.coords.global == 1) {
     report_failure(failure, launch_.tasks);
   }
-  let_launcher_see(failure);
+  end_with(failure);
   return failure.status;
+}
+
+void RankJob::end_with(const JobFailure& verdict) {
+  const bool orderly = is_signal_status(verdict.status) && !verdict.lost;
+  if (orderly) await_leases();
+  close_servers();
+  leave_tombstone(verdict, code_of_status(verdict.status));
+  if (orderly) {
+    leave_place();
+    supervision_.await_others(options_.lease_wait);
+  }
+  let_launcher_see(verdict);
+}
+
+// Clients map what they lease for as long as they like; but memory that is exported by cuda-ipc
+// goes with this process, and other memory is free for the next job only when they have let go.
+void RankJob::await_leases() {
+  control_.allow(options_.lease_wait);
+  const auto deadline = std::chrono::steady_clock::now() + options_.lease_wait;
+  for (RoleDaemon& daemon : daemons_) {
+    if (daemon.server) daemon.server->await_leases(deadline);
+  }
+}
+
+// For whoever comes next, while this process waits for the others.
+void RankJob::leave_place() {
+  for (RoleDaemon& daemon : daemons_) {
+    daemon.memory.reset();
+    daemon.lock.reset();
+  }
+}
+
+void RankJob::close_servers() {
+  for (RoleDaemon& daemon : daemons_) daemon.server.reset();
 }
 
 JobFailure RankJob::own_failure(int status, const std::string& text) const {

@@ -50,6 +50,10 @@ class RankJob {
   void admitted(RoleDaemon& daemon);
 
   int conclude(const ServeEnd& end);
+  void end_with(const JobFailure& verdict);
+  void await_leases();
+  void close_servers();
+  void leave_place();
   JobFailure own_failure(int status, const std::string& text) const;
   void report(Errc code, const std::string& text, std::optional<int> of_rank = std::nullopt);
   void leave_tombstone(const JobFailure& failure, std::string_view code);

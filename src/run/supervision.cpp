@@ -51,6 +51,10 @@ std::optional<JobFailure> Supervision::fail(int status, const std::string& text,
   return member_ ? member_->fail(status, text, of_rank) : std::nullopt;
 }
 
+void Supervision::await_others(std::chrono::milliseconds limit) {
+  if (member_) member_->await_others(limit);
+}
+
 void Supervision::request_stop() {
   if (member_) {
     member_->request_stop();

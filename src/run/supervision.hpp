@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ class Supervision {
   // See JobMember; rank 0 has logged what is returned. Nothing in a world of one.
   std::optional<JobFailure> fail(int status, const std::string& text,
                                  std::optional<int> of_rank = std::nullopt);
+  void await_others(std::chrono::milliseconds limit);
   void request_stop();
   void bye();
 

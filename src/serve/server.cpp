@@ -94,6 +94,7 @@ struct Server::State final : SessionHandler {
   bool admit_wish = false;
   bool admitted = false;
   std::optional<ServeEnd> pending_end;
+  bool left_to_keeper = false;
 };
 
 std::optional<ServeEnd> Server::State::take_wishes() {
@@ -263,7 +264,9 @@ bool Server::State::settle_with_keeper(Clock::time_point deadline) {
 void Server::State::leave(const ServeEnd& end) {
   const bool is_stop =
       end.cause == ServeEnd::Cause::kStopRequested || end.cause == ServeEnd::Cause::kJobStop;
-  if (!keeper || !is_stop) return;
+  if (!keeper) return;
+  left_to_keeper = !is_stop && keeper->is_connected();
+  if (!is_stop) return;
   keeper->withdraw();
   settle_with_keeper(Clock::now() + kLastWord);
 }
@@ -319,6 +322,17 @@ ServeEnd Server::run() {
     }
     state_->turn();
   }
+}
+
+void Server::await_leases(Clock::time_point deadline) {
+  Holding& holding = state_->holding;
+  if (state_->left_to_keeper || holding.leases().size() == 0) return;
+  const auto limit = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
+  log::info(fmt::format("{} is going: its {} open lease{} may end within {} s", holding.place(),
+                        holding.leases().size(), holding.leases().size() == 1 ? "" : "s",
+                        limit.count()));
+  holding.drain(true);
+  while (holding.leases().size() > 0 && Clock::now() < deadline) state_->loop.turn(deadline);
 }
 
 }  // namespace preload

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -64,6 +65,9 @@ class Server {
   // Until end() or a stop request. What a request to stop ends is withdrawn from the keeper; it
   // keeps the rest for a successor.
   ServeEnd run();
+  // After run(): admits nobody any more, and goes on until the last lease has ended or `deadline`.
+  // Returns at once where a keeper has the leases.
+  void await_leases(std::chrono::steady_clock::time_point deadline);
 
  private:
   struct State;

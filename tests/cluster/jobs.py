@@ -26,7 +26,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
 from harness import COMMAND_S, READY_S, environment, eventually, is_running  # noqa: E402
 
-CPUS = 8  # of each node, whatever the machine has
+CPUS = 32  # of each node, whatever the machine has
 GONE_S = 15
 RANK_VARIABLES = ("PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 OURS = ("preload", "preload-runtime"[:15])  # as the kernel names them
@@ -124,8 +124,9 @@ def srun(cluster, per_node, options):
 
 
 def mpirun(cluster, per_node, options):
-    hosts = ",".join(f"{node.name}:{per_node}" for node in cluster.nodes)
-    command = [f"{cluster.launch}/mpirun/preload-mpirun", "--host", hosts, "--wdir", SHARED]
+    command = [f"{cluster.launch}/mpirun/preload-mpirun", "--wdir", SHARED]
+    if "--hostfile" not in options:
+        command += ["--host", ",".join(f"{node.name}:{per_node}" for node in cluster.nodes)]
     command += ["--mca", "plm_rsh_agent", AGENT, "--mca", "btl_tcp_if_include", f"{NETWORK}.0/24", *options]
     # From the first node, as on bare metal.
     return cluster.nodes[0].inside(*command)

@@ -14,6 +14,7 @@ from harness import eventually  # noqa: E402
 
 PROGRAMS = ["munged", "slurmctld", "slurmd", "srun", "sinfo", "scancel"]
 UP_S = 60
+GPUS = 4  # of each node
 FOLDER = f"{SHARED}/slurm"
 
 CONFIG = """\
@@ -26,6 +27,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault={mpi_default}
 SelectType=select/cons_tres
+GresTypes=gpu
 SlurmdParameters=config_overrides
 ReturnToService=2
 SwitchType=switch/none
@@ -49,7 +51,12 @@ class Slurm:
         os.makedirs(f"{FOLDER}/state")
         os.makedirs("/run/munge")
         # Nodes of a machine with few cores: what Slurm counts are its own numbers.
-        lines = [f"NodeName={n.name} NodeAddr={n.address} CPUs={n.cpus} RealMemory=1024" for n in nodes]
+        # Its GPUs, too: nobody opens them.
+        lines = [f"NodeName={n.name} NodeAddr={n.address} CPUs={n.cpus} RealMemory=1024 Gres=gpu:{GPUS}" for n in nodes]
+        for i in range(GPUS):
+            pathlib.Path(f"{FOLDER}/gpu{i}").touch()
+        with open(f"{FOLDER}/gres.conf", "w") as file:
+            file.write(f"Name=gpu File={FOLDER}/gpu[0-{GPUS - 1}]\n")
         self.config = f"{FOLDER}/slurm.conf"
         with open(self.config, "w") as file:
             file.write(CONFIG.format(head=HEAD, folder=FOLDER, mpi_default=mpi_default, nodes="\n".join(lines)))

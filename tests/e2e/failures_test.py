@@ -86,52 +86,55 @@ class Busy(harness.Case):
         self.assertEqual(sorted(d["slot"] for d in self.status()), ["", "b"])
 
 
+def hold(case, device="host:0"):
+    """A client that attaches and stays."""
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "holder.py"), str(case.sockets), device],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=harness.python_environment(),
+    )  # fmt: skip
+    case.addCleanup(process.communicate)
+    case.addCleanup(process.kill)
+    case.assertRegex(process.stdout.readline(), "attached")
+    return process
+
+
+def ask(holder):
+    """The hash of what it has mapped."""
+    holder.stdin.write("?\n")
+    holder.stdin.flush()
+    return holder.stdout.readline().strip()
+
+
 class Killed(harness.Case):
-    def holder(self, device="host:0"):
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / "holder.py"), str(self.sockets), device],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=harness.python_environment(),
-        )  # fmt: skip
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
-        self.assertRegex(process.stdout.readline(), "attached")
-        return process
-
-    @staticmethod
-    def ask(holder):
-        holder.stdin.write("?\n")
-        holder.stdin.flush()
-        return holder.stdout.readline().strip()
-
     def leases(self):
         return [lease["pid"] for daemon in self.status() for lease in daemon["leases"]]
 
     @harness.needs_python_client
     def test_a_killed_client_loses_its_lease_within_a_second(self):
         self.start(make_llama(self.root / "model", *SMALL), "--layout", "hf").wait_ready()
-        victim, other = self.holder(), self.holder()
+        victim, other = hold(self), hold(self)
         eventually(lambda: len(self.leases()) == 2, 5, "two leases")
-        value = self.ask(other)
+        value = ask(other)
         victim.kill()
         killed = time.monotonic()
         eventually(lambda: self.leases() == [other.pid], 1, "the killed client's lease to end")
         self.assertLess(time.monotonic() - killed, 1.0)
-        self.assertEqual(self.ask(other), value)
+        self.assertEqual(ask(other), value)
 
     @harness.needs_python_client
     def test_a_killed_daemon_leaves_its_clients_data_and_its_place_to_the_next(self):
         model = make_llama(self.root / "model", *SMALL)
         first = self.start(model, "--layout", "hf").wait_ready()
-        holder = self.holder()
-        value = self.ask(holder)
+        holder = hold(self)
+        value = ask(holder)
         os.kill(self.pid_of_rank(0), signal.SIGKILL)
         self.assertEqual(first.wait_end(), 137)
-        self.assertEqual(self.ask(holder), value)
+        self.assertEqual(ask(holder), value)
         self.preload("attach", "--all", status=7)  # the stale socket misleads nobody
         second = self.start(model, "--layout", "hf").wait_ready()
-        self.assertEqual(self.ask(holder), value)
-        newcomer = self.holder()
-        self.assertEqual(self.ask(newcomer), value)
+        self.assertEqual(ask(holder), value)
+        newcomer = hold(self)
+        self.assertEqual(ask(newcomer), value)
         self.assert_stops_clean(second)
 
     @needs_mpi
@@ -208,6 +211,45 @@ class Signals(harness.Case):
         daemon.process.terminate()
         self.assertNotEqual(daemon.wait_end(15), 0, daemon.log)
         eventually(lambda: not any(map(is_running, pids)), 10, "every rank to be gone")
+        self.assert_nothing_left()
+
+
+    @harness.needs_python_client
+    def test_a_terminated_daemon_lets_its_clients_finish_and_admits_no_others(self):
+        model = make_llama(self.root / "model", *SMALL)
+        daemon = self.start(model, "--layout", "hf", "--lease-wait", 600).wait_ready()
+        holder = hold(self)
+        os.kill(self.pid_of_rank(0), signal.SIGTERM)
+        eventually(lambda: [d["state"] for d in self.status()] == ["DRAINING"], 60, "the daemon to end")
+        self.preload("attach", "--all", status=7)
+        holder.kill()
+        self.assertEqual(daemon.wait_end(), 143, daemon.log)
+        self.assert_nothing_left()
+
+    @harness.needs_python_client
+    def test_a_daemon_waits_for_leases_no_longer_than_it_may(self):
+        model = make_llama(self.root / "model", *SMALL)
+        daemon = self.start(model, "--layout", "hf", "--lease-wait", 1).wait_ready()
+        holder = hold(self)
+        value = ask(holder)
+        self.preload("stop")
+        self.assertEqual(daemon.wait_end(), 0, daemon.log)
+        self.assertEqual(ask(holder), value)
+        self.assert_nothing_left()
+
+    @needs_mpi
+    @harness.needs_python_client
+    def test_no_rank_of_a_terminated_job_leaves_before_the_clients_of_another(self):
+        model = make_llama(self.root / "model", *SMALL)
+        daemon = self.start(model, "-tp", 2, "--lease-wait", 600, ranks=2).wait_ready()
+        holder = hold(self, "host:0")
+        pids = [d["pid"] for d in self.status()]
+        os.kill(self.pid_of_rank(1), signal.SIGTERM)
+        # Its own place is free at once; but it is there, or mpirun would end the other, too.
+        eventually(lambda: [d["state"] for d in self.status()] == ["DRAINING", "FAILED"], 60, "one place to be free")
+        self.assertTrue(all(map(is_running, pids)))
+        holder.kill()
+        self.assertEqual(daemon.wait_end(), 143, daemon.log)
         self.assert_nothing_left()
 
 

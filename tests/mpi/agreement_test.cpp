@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "world.hpp"
 
 namespace preload::run {
@@ -16,7 +18,7 @@ TEST(Agreement, PassesWhereNoRankHasAnError) {
   EXPECT_NO_THROW(agree(world(), std::nullopt, {"a test", cancel}));
 }
 
-TEST(Agreement, ThrowsTheLowestRanksErrorEverywhereButLetsRankZeroAloneLogIt) {
+TEST(Agreement, ThrowsTheLowestRanksErrorEverywhere) {
   if (world().size() < 4) GTEST_SKIP() << "needs four ranks";
   const Cancel cancel;
   std::optional<Error> mine;
@@ -25,13 +27,31 @@ TEST(Agreement, ThrowsTheLowestRanksErrorEverywhereButLetsRankZeroAloneLogIt) {
   try {
     agree(world(), mine, {"a test", cancel});
     ADD_FAILURE() << "went on";
-  } catch (const Cancelled& cancelled) {
-    EXPECT_NE(world().rank(), 0);
-    EXPECT_EQ(cancelled.status(), 4);
-  } catch (const Error& error) {
-    EXPECT_EQ(world().rank(), 0);
+  } catch (const AgreedError& error) {
     EXPECT_EQ(error.code(), Errc::kDevice);
-    EXPECT_STREQ(error.what(), "rank 2: the driver failed");
+    EXPECT_EQ(error.rank(), 2);
+    EXPECT_STREQ(error.what(), "the driver failed");
+  }
+}
+
+TEST(Agreement, EndsEveryRankWithTheStatusOfWhatRankZeroLogs) {
+  const Cancel cancel;
+  const AgreedError error(Error(Errc::kDevice, "the driver failed"), world().size() - 1);
+  testing::internal::CaptureStderr();
+  try {
+    say_and_end(world(), error, cancel);
+  } catch (const Cancelled& cancelled) {
+    EXPECT_EQ(cancelled.status(), 4);
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  if (world().rank() != 0) {
+    EXPECT_EQ(said, "");
+    return;
+  }
+  EXPECT_THAT(said, testing::HasSubstr("the driver failed"));
+  const std::string end = "preload: END status=4 rank=" + std::to_string(world().size() - 1) + "\n";
+  if (world().size() > 1) {
+    EXPECT_THAT(said, testing::HasSubstr(end));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <future>
@@ -295,6 +296,39 @@ TEST(JobChannel, LetsARankLeaveThatWasAskedTo) {
   one->bye();
   one.vanish();
   EXPECT_FALSE(zero.hears_failure(milliseconds(500)));
+}
+
+TEST(JobChannel, LetsRanksThatEndWaitForEachOther) {
+  JobHub hub(3, nobody_else, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1), two(hub.address(), 2);
+  one->fail(143, "ended by SIGTERM");
+  std::atomic<bool> together{false};
+  std::thread first([&] {
+    one->await_others(milliseconds(60'000));
+    EXPECT_TRUE(together) << "it left before the others";
+  });
+  std::thread second([&] { zero->await_others(milliseconds(60'000)); });
+  std::this_thread::sleep_for(milliseconds(200));
+  together = true;
+  two->await_others(milliseconds(60'000));
+  first.join();
+  second.join();
+}
+
+TEST(JobChannel, DoesNotLetRanksThatEndWaitForOneThatIsGone) {
+  JobHub hub(2, nobody_else, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  one.vanish();
+  zero->await_others(milliseconds(60'000));  // or the test runs into its limit
+  ASSERT_TRUE(zero.hears_failure());
+}
+
+TEST(JobChannel, BoundsTheWaitForARankThatDoesNotEnd) {
+  JobHub hub(2, nobody_else, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  const auto start = Clock::now();
+  zero->await_others(milliseconds(300));
+  EXPECT_GE(Clock::now() - start, milliseconds(300));
 }
 
 TEST(JobChannel, TakesAGoodbyeBeforeReadyForAFailure) {

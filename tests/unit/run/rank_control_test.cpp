@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <thread>
 
 namespace preload::run {
@@ -53,6 +54,19 @@ TEST(RankControlDeathTest, EndsARankHardThatDoesNotEndInTime) {
         std::this_thread::sleep_for(std::chrono::seconds(20));
       },
       testing::ExitedWithCode(143), "did not end within 1 s after: ended by SIGTERM");
+}
+
+TEST(RankControlDeathTest, AllowsAnEndingRankMoreTimeWhenItSaysSo) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(
+      {
+        RankControl control(std::chrono::seconds(1));
+        control.end(signal_end());
+        control.allow(std::chrono::seconds(60));
+        std::this_thread::sleep_for(std::chrono::seconds(2));
+        std::_Exit(7);
+      },
+      testing::ExitedWithCode(7), "");
 }
 
 }  // namespace

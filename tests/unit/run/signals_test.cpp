@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 namespace preload::run {
 namespace {
@@ -28,6 +29,18 @@ TEST_F(SignalWatchDeathTest, GivesTheFirstSignalToTheCallback) {
         std::this_thread::sleep_for(milliseconds(10'000));
       },
       testing::ExitedWithCode(77), "");
+}
+
+TEST_F(SignalWatchDeathTest, TakesWhatLaunchersPassOnForWhatTheyKeepToThemselves) {
+  for (const auto& [sent, meant] : {std::pair(SIGUSR1, SIGTERM), std::pair(SIGUSR2, SIGINT)}) {
+    EXPECT_EXIT(
+        {
+          const SignalWatch watch([](int signal) { std::_Exit(signal); });
+          kill(getpid(), sent);
+          std::this_thread::sleep_for(milliseconds(10'000));
+        },
+        testing::ExitedWithCode(meant), "");
+  }
 }
 
 TEST_F(SignalWatchDeathTest, TakesTwoSignalsAtOnceForOneRequest) {

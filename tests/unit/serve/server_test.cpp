@@ -177,6 +177,31 @@ TEST(Server, StopsWithStatusZeroWhenAskedTo) {
   EXPECT_TRUE(live.directory().list().empty()) << "the socket is unlinked";
 }
 
+TEST(Server, WaitsForItsLeasesWhenItHasEndedAndAdmitsNobodyElse) {
+  LiveServer live;
+  live.start();
+  std::optional<Client> client = attach(live);
+  live.server().end({ServeEnd::Cause::kSignal, 143, "ended by SIGTERM"});
+  live.join();
+  const auto forever = std::chrono::steady_clock::now() + std::chrono::hours(1);
+  std::thread ending([&] { live.server().await_leases(forever); });
+  EXPECT_TRUE(eventually([&] { return live.status().state == DaemonState::kDraining; }));
+  EXPECT_EQ(refusal([&] { attach(live); }).code, Errc::kReleased);
+  client.reset();
+  ending.join();  // or the test runs into its limit
+}
+
+TEST(Server, WaitsForItsLeasesNoLongerThanItMay) {
+  LiveServer live;
+  live.start();
+  const Client client = attach(live);
+  live.server().end({ServeEnd::Cause::kSignal, 143, "ended by SIGTERM"});
+  live.join();
+  const auto start = std::chrono::steady_clock::now();
+  live.server().await_leases(start + std::chrono::milliseconds(200));
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
+}
+
 TEST(Server, PassesTheStopOfAJobOn) {
   LiveServer live;
   std::atomic<int> asked{0};
