@@ -2,6 +2,9 @@
 # host-only tool.
 
 find_package(Threads REQUIRED)
+if(PRELOAD_CLIENT_ONLY)
+  set(OPENSSL_USE_STATIC_LIBS ON)
+endif()
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
@@ -22,6 +25,9 @@ target_include_directories(preload_spdlog SYSTEM INTERFACE "${_spdlog_include}")
 target_compile_definitions(preload_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
 target_link_libraries(preload_spdlog INTERFACE preload_fmt)
 find_package(nlohmann_json 3.9 REQUIRED)
+if(PRELOAD_CLIENT_ONLY)
+  return()
+endif()
 find_path(CXXOPTS_INCLUDE_DIR cxxopts.hpp REQUIRED)
 
 set(PRELOAD_HAVE_CUDA OFF)

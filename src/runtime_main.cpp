@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <functional>
 #include <new>
@@ -13,6 +15,8 @@
 #include "bench/load_bench.hpp"
 #include "cli/serve_options.hpp"
 #include "comm/launcher.hpp"
+#include "comm/mpi_session.hpp"
+#include "doctor/gpu_checks.hpp"
 #include "run/serve.hpp"
 
 namespace {
@@ -62,6 +66,13 @@ int main(int argc, char** argv) {
   open_standard_descriptors();
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const std::string command = arguments.empty() ? "" : arguments.front();
+  if (command == "--version") {
+    fmt::print("preload-runtime {}, {}, {}\n", PRELOAD_VERSION, mpi_description(),
+               doctor::kBuiltForCuda == 0 ? "without CUDA"
+                                          : fmt::format("CUDA {}.{}", doctor::kBuiltForCuda / 1000,
+                                                        doctor::kBuiltForCuda % 1000 / 10));
+    return 0;
+  }
   if (command == "serve" || command == "bench") arguments.erase(arguments.begin());
   const int status =
       guarded([&] { return command == "bench" ? measure(arguments) : serve(arguments); });

@@ -7,7 +7,7 @@
 namespace preload::cli {
 namespace {
 
-constexpr std::string_view kModelCommands = "serve plan key bench";
+constexpr std::string_view kModelCommands = "serve plan key bench doctor";
 constexpr std::string_view kLocalCommands = "status wait attach verify release stop";
 
 constexpr auto kOptions = std::to_array<OptionSpec>({
@@ -51,7 +51,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"ignore-tensor", "", "GLOB", kModelCommands,
      "leave checkpoint tensors of this name alone (* and ?); may be repeated", true},
     // What a daemon does with them.
-    {"device", "", "KIND", "serve bench plan",
+    {"device", "", "KIND", "serve bench plan doctor",
      "cuda or host [cuda where there is a GPU, else host; plan: cuda]"},
     {"export", "", "KIND", "serve", "handles for clients on cuda: vmm or cuda-ipc [vmm]"},
     {"ring-bytes", "", "SIZE", "serve bench", "host bounce memory of a rank, e.g. 256M [512M]"},
@@ -88,7 +88,8 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"log-level", "", "LEVEL", "serve keeper",
      "debug, info, warn, error or off [$PRELOAD_LOG_LEVEL, else info]"},
     // Where daemons and clients meet, and which daemons are meant.
-    {"weight-cache-socket-dir", "", "DIR", "serve keeper status wait attach verify release stop",
+    {"weight-cache-socket-dir", "", "DIR",
+     "serve keeper status wait attach verify release stop doctor",
      "directory of the sockets [$PRELOAD_SOCKET_DIR, else /tmp/preload-<uid>]"},
     {"slot", "", "NAME", "serve status wait attach verify release stop",
      "one of several daemons of a GPU: a-z, 0-9 and '-', at most 32 characters"},
@@ -147,7 +148,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "time these loaders on the same files: some of safetensors, fastsafetensors, "
      "runai_model_streamer and instanttensor, with commas between, or auto (all) or none; by "
      "$PRELOAD_PYTHON, else python3 [auto]"},
-    {"json", "", "", "plan key status wait attach verify release stop bench", "print JSON"},
+    {"json", "", "", "plan key status wait attach verify release stop bench doctor", "print JSON"},
 });
 
 constexpr auto kCommands = std::to_array<CommandSpec>({
@@ -163,6 +164,8 @@ constexpr auto kCommands = std::to_array<CommandSpec>({
     {"keeper", "", "hold weights and leases across restarts of the directory's daemons"},
     {"bench", "load",
      "time a load beside the limit measured in the same run, and beside other loaders"},
+    {"doctor", "",
+     "look at GPUs, launcher, limits and directories, and say what to do about what is not right"},
 });
 
 constexpr std::string_view kBecauseNodes = "the launcher spreads the ranks over the nodes";

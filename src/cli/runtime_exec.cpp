@@ -35,6 +35,13 @@ std::vector<std::string> runtime_candidates() {
 
 }  // namespace
 
+std::optional<std::string> find_runtime() {
+  for (const std::string& path : runtime_candidates()) {
+    if (::access(path.c_str(), X_OK) == 0) return path;
+  }
+  return std::nullopt;
+}
+
 void exec_runtime(const Arguments& arguments) {
   std::string tried;
   for (const std::string& path : runtime_candidates()) {

@@ -6,6 +6,8 @@
 
 namespace preload {
 
+std::string mpi_description() { return "without MPI"; }
+
 std::unique_ptr<Group> make_mpi_group(const Launcher& launcher, std::chrono::seconds, std::size_t) {
   throw Error(Errc::kLauncher,
               fmt::format("started by {} with {} tasks, but this preload was built without MPI: "

@@ -60,6 +60,9 @@ class Group {
 // Bytes that one rank contributes to one MPI call at most; more goes in rounds, past int counts.
 inline constexpr std::size_t kMaxRoundBytes = std::size_t{1} << 30;
 
+// "Open MPI v4.1.4", or "without MPI". Starts nothing.
+std::string mpi_description();
+
 std::unique_ptr<Group> make_single_group();
 // MPI_Init under a watchdog that ends the process with status 5 after `init_timeout`. Throws
 // Error(kLauncher) when the launcher started N > 1 tasks and MPI sees a world of 1.

@@ -16,10 +16,9 @@
 #include "comm/watchdog.hpp"
 
 namespace preload {
-namespace {
 
-// "Open MPI v4.1.4": the first phrase of the library's own text.
-std::string mpi_version() {
+// The first phrase of the library's own text.
+std::string mpi_description() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
@@ -27,11 +26,13 @@ std::string mpi_version() {
   return std::string(whole.substr(0, whole.find_first_of(",\n")));
 }
 
+namespace {
+
 std::string remedy() {
   return fmt::format(
       "preload was built against {}: `srun --mpi=list` shows what this Slurm offers; start with "
       "`srun --mpi=pmix ...` (PMIx of the same major version), or with that MPI's own mpirun",
-      mpi_version());
+      mpi_description());
 }
 
 std::string lonely_text(const Launcher& launcher) {
@@ -95,8 +96,8 @@ void init(const Launcher& launcher, std::chrono::seconds timeout) {
   starting = nullptr;
   check_mpi(result, "MPI_Init");
   if (provided < MPI_THREAD_FUNNELED) {
-    throw Error(Errc::kLauncher,
-                fmt::format("{} offers no thread support (MPI_THREAD_FUNNELED)", mpi_version()));
+    throw Error(Errc::kLauncher, fmt::format("{} offers no thread support (MPI_THREAD_FUNNELED)",
+                                             mpi_description()));
   }
 }
 

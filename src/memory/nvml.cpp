@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "base/unique.hpp"
@@ -23,6 +24,7 @@ struct NvmlProcessInfo {  // nvmlProcessInfo_v2_t, of nvmlDeviceGetComputeRunnin
   unsigned gpu_instance, compute_instance;
 };
 constexpr int kNvmlSuccess = 0;
+constexpr int kNvmlMismatch = 18;  // NVML_ERROR_LIB_RM_VERSION_MISMATCH
 
 struct LibraryTraits {
   using Handle = void*;
@@ -41,7 +43,8 @@ class NvmlUse {
  public:
   explicit NvmlUse(const Library& library) : shutdown_(symbol<int()>(library, "nvmlShutdown")) {
     auto* init = symbol<int()>(library, "nvmlInit_v2");
-    if (init == nullptr || shutdown_ == nullptr || init() != kNvmlSuccess) shutdown_ = nullptr;
+    if (init != nullptr) result_ = init();
+    if (result_ != kNvmlSuccess) shutdown_ = nullptr;
   }
   NvmlUse(const NvmlUse&) = delete;
   NvmlUse& operator=(const NvmlUse&) = delete;
@@ -49,9 +52,11 @@ class NvmlUse {
     if (shutdown_ != nullptr) shutdown_();
   }
   explicit operator bool() const noexcept { return shutdown_ != nullptr; }
+  int result() const noexcept { return result_; }
 
  private:
   int (*shutdown_)();
+  int result_ = -1;
 };
 
 std::vector<NvmlProcess> compute_processes(const Library& library, NvmlHandle device) {
@@ -68,6 +73,41 @@ std::vector<NvmlProcess> compute_processes(const Library& library, NvmlHandle de
     processes.push_back(process);
   }
   return processes;
+}
+
+// A text that NVML writes into a buffer, through a function of the library.
+template <class... Arguments>
+std::string text_of(const Library& library, const char* function, Arguments... arguments) {
+  auto* write = symbol<int(Arguments..., char*, unsigned)>(library, function);
+  std::array<char, 128> text{};
+  if (write == nullptr ||
+      write(arguments..., text.data(), static_cast<unsigned>(text.size())) != kNvmlSuccess) {
+    return {};
+  }
+  return text.data();
+}
+
+NvmlDevice device_of(const Library& library, NvmlHandle device) {
+  NvmlMemory memory{};
+  auto* memory_of = symbol<int(NvmlHandle, NvmlMemory*)>(library, "nvmlDeviceGetMemoryInfo");
+  if (memory_of != nullptr) memory_of(device, &memory);
+  return {memory.total, memory.free, memory.used, compute_processes(library, device)};
+}
+
+NvmlGpu gpu_of(const Library& library, NvmlHandle device) {
+  NvmlGpu gpu;
+  gpu.uuid = text_of(library, "nvmlDeviceGetUUID", device);
+  std::ranges::transform(gpu.uuid, gpu.uuid.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  gpu.name = text_of(library, "nvmlDeviceGetName", device);
+  auto* mode_of = symbol<int(NvmlHandle, int*)>(library, "nvmlDeviceGetComputeMode");
+  if (mode_of != nullptr) mode_of(device, &gpu.compute_mode);
+  unsigned mig = 0;
+  unsigned pending = 0;
+  auto* mig_of = symbol<int(NvmlHandle, unsigned*, unsigned*)>(library, "nvmlDeviceGetMigMode");
+  gpu.mig = mig_of != nullptr && mig_of(device, &mig, &pending) == kNvmlSuccess && mig != 0;
+  gpu.device = device_of(library, device);
+  return gpu;
 }
 
 }  // namespace
@@ -88,6 +128,25 @@ std::optional<NvmlDevice> query_nvml(const std::string& uuid) {
   if (by_uuid(label.c_str(), &device) != kNvmlSuccess) return std::nullopt;
   if (memory_of(device, &memory) != kNvmlSuccess) return std::nullopt;
   return NvmlDevice{memory.total, memory.free, memory.used, compute_processes(library, device)};
+}
+
+NvmlSystem query_nvml_system(const char* path) {
+  NvmlSystem system;
+  const Library library(dlopen(path, RTLD_NOW | RTLD_LOCAL));
+  if (!library) return system;
+  const NvmlUse use(library);
+  system.mismatch = use.result() == kNvmlMismatch;
+  auto* count_of = symbol<int(unsigned*)>(library, "nvmlDeviceGetCount_v2");
+  auto* by_index = symbol<int(unsigned, NvmlHandle*)>(library, "nvmlDeviceGetHandleByIndex_v2");
+  if (!use || count_of == nullptr || by_index == nullptr) return system;
+  system.driver_version = text_of(library, "nvmlSystemGetDriverVersion");
+  unsigned count = 0;
+  if (count_of(&count) != kNvmlSuccess) return system;
+  for (unsigned i = 0; i < count; ++i) {
+    NvmlHandle device = nullptr;
+    if (by_index(i, &device) == kNvmlSuccess) system.gpus.push_back(gpu_of(library, device));
+  }
+  return system;
 }
 
 }  // namespace preload

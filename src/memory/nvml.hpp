@@ -24,4 +24,20 @@ struct NvmlDevice {
 // `uuid` as in Device::uuid. Nothing when the library is missing or does not know the device.
 std::optional<NvmlDevice> query_nvml(const std::string& uuid);
 
+// One GPU of the machine, as NVML shows it.
+struct NvmlGpu {
+  std::string uuid;  // lower case, as in Device::uuid
+  std::string name;
+  int compute_mode = 0;  // nvmlComputeMode_t: 0 shared, 2 prohibited, 3 one process
+  bool mig = false;      // cut into instances
+  NvmlDevice device;
+};
+struct NvmlSystem {
+  bool mismatch = false;  // the kernel module is of another version than the library
+  std::string driver_version;
+  std::vector<NvmlGpu> gpus;
+};
+// Empty when the library is missing or does not start.
+NvmlSystem query_nvml_system(const char* library = "libnvidia-ml.so.1");
+
 }  // namespace preload

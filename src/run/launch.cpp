@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "base/environment.hpp"
+#include "base/log.hpp"
 #include "comm/job_message.hpp"
+#include "doctor/start_checks.hpp"
 #include "memory/device.hpp"
 #include "run/agreement.hpp"
 #include "serve/socket_dir.hpp"
@@ -28,6 +30,24 @@ ProcessFacts own_facts(const cli::ServeOptions& options, const Launcher& launche
   return facts;
 }
 
+// What is in the way becomes the rank's error, with what to do; what is not is worth a warning from
+// one rank a node.
+void check_machine(const cli::ServeOptions& options, const Launcher& launcher) {
+  const bool cuda = built_with_cuda() && options.cuda.value_or(true);
+  std::string refused;
+  Errc code = Errc::kUsage;
+  for (const doctor::Check& check : doctor::start_checks(cuda, launcher.size != 1)) {
+    const std::string text = fmt::format("{}: {}: {}", check.name, check.text, check.remedy);
+    if (check.grade == doctor::Grade::kWarn && launcher.local_rank.value_or(0) == 0) {
+      log::warn(text);
+    }
+    if (check.grade != doctor::Grade::kFail) continue;
+    if (refused.empty()) code = check.code;
+    refused += fmt::format("{}{} (`preload doctor` shows more)", refused.empty() ? "" : "\n", text);
+  }
+  if (!refused.empty()) throw Error(code, refused);
+}
+
 std::vector<RankPlace> place(const std::vector<ProcessFacts>& processes) {
   std::vector<ProcessPlace> places;
   for (const ProcessFacts& facts : processes) {
@@ -41,7 +61,10 @@ std::vector<RankPlace> place(const std::vector<ProcessFacts>& processes) {
 Launch check_launch(std::unique_ptr<Group>& group, const cli::ServeOptions& options,
                     const Launcher& launcher, const Cancel& cancel) {
   ProcessFacts mine;
-  const auto failed = attempt([&] { mine = own_facts(options, launcher); });
+  const auto failed = attempt([&] {
+    check_machine(options, launcher);
+    mine = own_facts(options, launcher);
+  });
   agree(*group, failed, {"every rank to look at its devices", cancel});
   std::vector<ProcessFacts> processes;
   for (const std::string& text : group->all_gather(encode(mine), {"every rank's host", cancel})) {

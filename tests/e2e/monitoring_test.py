@@ -86,9 +86,11 @@ class HealthTest(Monitored):
         victim = self.pid_of_rank(2)
         os.kill(victim, signal.SIGKILL)
         killed = time.monotonic()
-        # From then on nobody hears that all is well: 503 with the reason, or, later, nothing.
-        eventually(lambda: self.get("/health")[0] != 200, 20, "/health to flip")
-        self.assertLess(time.monotonic() - killed, 1.0 if not harness.SANITIZED else 5.0)
+        # Nobody who asks a second later hears that all is well: 503 with the reason, or, in the end, nothing.
+        asked = killed
+        while self.get("/health")[0] == 200:
+            self.assertLess(asked - killed, 1.0 if not harness.SANITIZED else 5.0)
+            asked = time.monotonic()
         self.assertEqual(daemon.wait_end(), 137, daemon.log)
 
     @needs_mpi
@@ -101,7 +103,7 @@ class HealthTest(Monitored):
         said = []
         while is_running(leader):
             status, body = self.get("/health")
-            self.assertNotIn(None if status is None else status, (404, 500))
+            self.assertIn(status, (200, 503, None))
             if status == 503:
                 said.append(body)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -239,7 +241,7 @@ class Stderr(harness.Case):
 class Waiting(harness.Case):
     def test_wait_tells_at_once_of_a_daemon_that_fails_meanwhile(self):
         # With one reader, a load that takes longer than it is looked at.
-        daemon = self.start(make_slow_model(self.root / "model", 12), "--layout", "hf", "--reader-threads", 1)
+        daemon = self.start(make_slow_model(self.root / "model", 8), "--layout", "hf", "--reader-threads", 1)
         eventually(lambda: self.status_if_any(), 60, "a daemon that loads")
         command = [harness.BIN, "wait", "--timeout", "100", "--weight-cache-socket-dir", str(self.sockets)]
         waiting = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=harness.environment())

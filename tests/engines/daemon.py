@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
@@ -30,6 +31,13 @@ class Served:
             self.log.seek(0)
             raise RuntimeError(f"the daemon did not come up:\n{self.log.read()[-2000:]}")
         return self
+
+    def state(self, role: str = "target") -> str:
+        return self.status(role)["state"]
+
+    def status(self, role: str = "target") -> dict:
+        told = subprocess.run([self._program, "status", "--json"], stdout=subprocess.PIPE, check=True)
+        return next(found for found in json.loads(told.stdout)["daemons"] if found["role"] == role)
 
     def __exit__(self, *exception):
         subprocess.run([self._program, "stop"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -79,4 +87,31 @@ def write_model(directory: pathlib.Path, kind: str, seed: int = 1, **changes) ->
     model = transformers.AutoModelForCausalLM.from_config(configs[kind](), dtype=torch.bfloat16)
     model.generation_config = transformers.GenerationConfig(bos_token_id=1, eos_token_id=2, max_new_tokens=77)
     model.save_pretrained(directory)
+    return str(directory)
+
+
+def write_eagle(directory: pathlib.Path, seed: int = 3) -> str:
+    """An EAGLE draft of one layer for the "llama" model, without embeddings and head; its path."""
+    import torch
+    from safetensors.torch import save_file
+
+    hidden, heads = SHAPE["hidden_size"], SHAPE["num_attention_heads"] * SHAPE["head_dim"]
+    keys, wide = SHAPE["num_key_value_heads"] * SHAPE["head_dim"], SHAPE["intermediate_size"]
+    layer = {
+        "self_attn.q_proj": (heads, hidden),
+        "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden),
+        "self_attn.o_proj": (hidden, heads),
+        "mlp.gate_proj": (wide, hidden),
+        "mlp.up_proj": (wide, hidden),
+        "mlp.down_proj": (hidden, wide),
+    }
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {f"layers.0.{name}.weight": torch.randn(shape, generator=generator) * 0.1 for name, shape in layer.items()}
+    tensors["layers.0.post_attention_layernorm.weight"] = torch.ones(hidden)
+    tensors["fc.weight"] = torch.randn((hidden, 2 * hidden), generator=generator) * 0.1
+    directory.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.bfloat16() for name, tensor in tensors.items()}, directory / "model.safetensors")
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "dtype": "bfloat16", **SHAPE}
+    (directory / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
     return str(directory)

@@ -10,22 +10,23 @@ shapes no CPU kernel takes are compared too. PRELOAD is the tool, WORK an empty 
 """
 
 import argparse
-import os
 import pathlib
-import subprocess
 import sys
 
+import daemon
+import layout_checkpoint
 import torch
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "python")]
-import layout_checkpoint  # noqa: E402
-
-import preload  # noqa: E402
-import preload.vllm  # noqa: E402
+import preload
+import preload.vllm
 
 # Families that post-processing would rewrite in place: refused, by the name of what does it.
 REFUSED = {"llama_modelopt": "ModelOptLinearMethod", "qwen3_moe_modelopt": "ModelOptLinearMethod"}
+FAMILIES = (
+    "llama", "llama_tied", "llama31", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen2_odd", "qwen3", "qwen3_moe",
+    "qwen3_fp8", "gemma2", "gemma3", "phi3", "granite", "glm4", "deepseek_v2", "deepseek_v3", "deepseek_v3_fp8",
+    "gpt_oss", "gpt_oss_mxfp4", "llama_ct_fp8", *REFUSED,
+)  # fmt: skip
 FLAGS = {"gpt_oss_mxfp4": ["--kernel-config", '{"moe_backend": "cpu"}']}
 
 
@@ -79,25 +80,9 @@ def differences(mine: dict, theirs: dict) -> list:
     return names + [name for name in sorted(set(mine) & set(theirs)) if mine[name] != theirs[name]]
 
 
-class Served:
-    """A daemon that serves one directory from host memory while the block runs."""
-
-    def __init__(self, program: str, *arguments: str):
-        self._program = program
-        self._command = [program, "serve", "--device", "host", *arguments]
-
-    def __enter__(self):
-        self._daemon = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
-        subprocess.run([self._program, "wait", "--timeout", "60"], check=True, stdout=subprocess.DEVNULL)
-
-    def __exit__(self, *exception):
-        subprocess.run([self._program, "stop"], check=True, stdout=subprocess.DEVNULL)
-        self._daemon.wait(60)
-
-
 def compare(program: str, directory: str, family: str) -> str:
     """What differs, as text; empty when nothing does."""
-    with Served(program, "--model", directory, *FLAGS.get(family, [])):
+    with daemon.Served(program, "--model", directory, *FLAGS.get(family, [])):
         if family in REFUSED:
             try:
                 load(engine_config(directory, "preload"))
@@ -114,19 +99,18 @@ def main() -> int:
     parser.add_argument("work", type=pathlib.Path)
     parser.add_argument("families", nargs="*")
     args = parser.parse_args()
-    os.environ["VLLM_CPU_KVCACHE_SPACE"] = "1"
     # Block-FP8 layers want a CPU with AMX; holding weights needs none.
     torch.cpu._is_amx_tile_supported = lambda: True
     preload.vllm.register()
     failures = 0
-    for family in args.families:
+    daemon.use_directories(args.work)
+    for family in args.families or FAMILIES:
         directory = layout_checkpoint.write_family(str(args.work), family)
         try:
             start_groups(engine_config(directory, "auto"))
             text = compare(args.program, directory, family)
         except Exception as error:  # noqa: BLE001  one family's failure is told, and the others are tried
             text = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
-            if os.environ.get("TRACE"): import traceback; traceback.print_exc()
         failures += bool(text)
         print(f"{family}: {text or ('refused by name' if family in REFUSED else 'equal')}", flush=True)
     return 1 if failures else 0
