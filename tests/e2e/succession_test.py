@@ -11,6 +11,7 @@ import sys
 import harness
 from harness import HERE, eventually, make_llama, make_slow_model, needs_mpi
 from keeper_test import LIMIT_S, SMALL, KeeperCase, memfds_of
+from memory_group import MemoryGroup
 from read_faults import ReadFaults
 
 
@@ -120,14 +121,20 @@ class UnderAttaches(SuccessionCase):
 
 
 class Failures(SuccessionCase):
+    def start_slow_successor(self):
+        """One of other weights, which stays at its first read for a while."""
+        other = make_llama(self.root / "slow", *SMALL, "--seed", 7)
+        faults = ReadFaults(self.root, delay_once_ms=4000)
+        second = self.start(other, "--replace", "--reader", "pread", through=faults.through)
+        eventually(lambda: faults.total("delays") or second.process.poll() is not None, LIMIT_S, "it to load")
+        self.assertIsNone(second.process.poll(), second.log)
+        return second
+
     def test_a_successor_that_dies_before_it_serves_changes_nothing(self):
         model = self.settled_model()
         first = self.start(model).wait_ready()
         tensors, before = self.dump()[0], self.served()
-        slow = make_slow_model(self.root / "slow", 4)
-        second = self.start(slow, "--layout", "hf", "--replace", "--reader-threads", 1)
-        eventually(lambda: "this rank holds" in second.log or second.process.poll() is not None, LIMIT_S, "it to load")
-        self.assertIsNone(second.process.poll(), second.log)
+        second = self.start_slow_successor()
         second.process.kill()
         second.process.wait()
         self.assertEqual(self.served(), before)
@@ -155,9 +162,7 @@ class Failures(SuccessionCase):
     def test_a_second_successor_is_refused_and_the_first_goes_on(self):
         model = self.settled_model()
         first = self.start(model).wait_ready()
-        slow = make_slow_model(self.root / "slow", 4)
-        second = self.start(slow, "--layout", "hf", "--replace", "--reader-threads", 1)
-        eventually(lambda: "this rank holds" in second.log, LIMIT_S, "the first successor to load")
+        second = self.start_slow_successor()
         third = self.start(model, "--replace")
         self.assertEqual(third.wait_end(), 6, third.log)
         self.assertIn("successor", third.log)
@@ -173,13 +178,41 @@ class Failures(SuccessionCase):
     def test_a_replaced_daemon_that_is_killed_meanwhile_is_succeeded_all_the_same(self):
         model = self.settled_model()
         first = self.start(model).wait_ready()
-        slow = make_slow_model(self.root / "slow", 4)
-        second = self.start(slow, "--layout", "hf", "--replace", "--reader-threads", 1)
-        eventually(lambda: "this rank holds" in second.log, LIMIT_S, "the successor to load")
+        second = self.start_slow_successor()
         first.process.kill()
         second.wait_ready()
         self.assertEqual(self.served()[1:3], (2, "READY"))
         self.assert_stops_clean(second)
+
+
+class Draining(SuccessionCase):
+    @harness.needs_python_client
+    def test_what_does_not_fit_beside_is_drained_for_where_that_is_allowed(self):
+        models = [make_slow_model(self.root / name, 1) for name in ("first", "other")]
+        group = MemoryGroup(int(1.75 * (1 << 30)))
+        self.addCleanup(lambda: eventually(group.remove, LIMIT_S, "the group to be empty"))
+        through = ["sh", "-c", f'echo $$ >"{group.procs}" && exec "$@"', "sh"]
+        flags = ["--layout", "hf"]
+        first = self.start(models[0], *flags, through=through).wait_ready()
+        before = self.served()
+
+        second = self.start(models[1], *flags, "--replace", through=through)
+        self.assertEqual(second.wait_end(), 4, second.log)
+        self.assertIn("--drain", second.log)
+        self.assertEqual(self.served(), before)
+
+        holder = self.holder()
+        third = self.start(models[1], *flags, "--replace", "--drain", 1, through=through)
+        self.assertEqual(third.wait_end(), 1, third.log)
+        self.assertIn("still leased by 1", third.log)
+        eventually(lambda: self.states() == ["READY"], LIMIT_S, "the daemon to admit again")
+        holder.kill()
+        holder.wait()
+
+        fourth = self.start(models[1], *flags, "--replace", "--drain", 60, through=through).wait_ready()
+        self.assertEqual(first.wait_end(LIMIT_S), 0, first.log)
+        self.assertEqual(self.served()[1:3], (2, "READY"))
+        self.assert_stops_clean(fourth)
 
 
 class WithKeeper(SuccessionCase):
