@@ -48,7 +48,7 @@ class KeeperCase(harness.Case):
         return keeper
 
     def keeper_status(self):
-        return json.loads(self.preload("status", "--json"))["keeper"]
+        return json.loads(self.preload("status", "--json")).get("keeper")
 
     def holder(self, device="host:0"):
         process = subprocess.Popen(
