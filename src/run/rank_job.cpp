@@ -321,16 +321,13 @@ void RankJob::watch_over(const std::string& socket_name) {
 
 ServeEnd RankJob::serve(RoleDaemon& daemon) {
   ServeEnd end = daemon.server->run();
+  if (end.cause == ServeEnd::Cause::kHandedOver) keeper_->handed_over(daemon.role.endpoint);
   if (!ends_one_role(end) || --roles_served_ == 0) return end;
   // The other roles go on, and this one's place is free.
   control_.forget(*daemon.server);
   daemon.server.reset();
   daemon.memory.reset();
-  if (end.cause == ServeEnd::Cause::kHandedOver) {
-    keeper_->handed_over(daemon.role.endpoint);
-  } else {
-    keeper_->stopped(daemon.role.endpoint);
-  }
+  keeper_->stopped(daemon.role.endpoint);
   daemon.lock.reset();
   return end;
 }
@@ -365,9 +362,6 @@ int RankJob::conclude(const ServeEnd& end) {
   if (launch_.coords.global == 0) manager_.stopping();
   switch (end.cause) {
     case ServeEnd::Cause::kHandedOver:
-      for (const RoleDaemon& daemon : daemons_) keeper_->handed_over(daemon.role.endpoint);
-      supervision_.bye();
-      return end.status;
     case ServeEnd::Cause::kStopRequested:
     case ServeEnd::Cause::kJobStop:
       if (keeper_) keeper_->stopped();

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
+import drafts_test
 import harness
 from harness import HERE, eventually, make_llama, make_slow_model, needs_mpi
 from keeper_test import LIMIT_S, SMALL, KeeperCase, memfds_of
@@ -241,6 +243,49 @@ class WithKeeper(SuccessionCase):
         eventually(lambda: memfds_of(keeper.process.pid) == slabs, LIMIT_S, "the old deposit to go")
         self.assert_serves_slices(other)
         self.assert_stops_clean(second)
+
+
+class WithADraft(SuccessionCase):
+    """Each role is a daemon of its own, which only some ranks have."""
+
+    checkpoint = drafts_test.Drafts.checkpoint
+    flags = drafts_test.Drafts.flags
+
+    def roles(self):
+        return sorted((d["role"], d["global_rank"], d["generation"], d["state"]) for d in self.status())
+
+    @needs_mpi
+    def test_target_and_draft_are_adopted_and_handed_over_and_a_draft_can_be_left_out(self):
+        model, config = self.flags("llama_eagle")
+        time.sleep(0.2)  # the files' times are to prove something
+        keeper = self.start_keeper()
+        first = self.start(model, "-pp", 2, *config, ranks=2).wait_ready()
+        os.kill(self.pid_of_target(1), signal.SIGKILL)
+        self.assertEqual(first.wait_end(LIMIT_S), 137, first.log)
+
+        def places(generation, state):
+            return [("draft", 1, generation, state), ("target", 0, generation, state), ("target", 1, generation, state)]
+
+        self.assertEqual(self.roles(), places(1, "ORPHANED"))
+        second = self.start(model, "-pp", 2, *config, ranks=2).wait_ready()
+        self.assertEqual(second.log.count("adopted as it lies"), 2, second.log)
+        eventually(lambda: self.roles() == places(2, "READY"), LIMIT_S, "both roles")
+        self.preload("verify")
+
+        third = self.start(model, "-pp", 2, *config, "--replace", ranks=2).wait_ready()
+        self.assertEqual(second.wait_end(LIMIT_S), 0, second.log)
+        self.assertEqual(third.log.count("adopted as it lies"), 2, third.log)
+        eventually(lambda: self.roles() == places(3, "READY"), LIMIT_S, "both roles")
+
+        fourth = self.start(model, "-pp", 2, "--replace", ranks=2).wait_ready()
+        self.assertEqual(third.wait_end(LIMIT_S), 0, third.log)
+        eventually(lambda: self.roles() == places(4, "READY")[1:], LIMIT_S, "the target alone")
+        self.assert_stops_clean(fourth)
+        self.assertEqual(memfds_of(keeper.process.pid), 0)
+
+    def pid_of_target(self, rank):
+        (pid,) = [d["pid"] for d in self.status() if (d["role"], d["global_rank"]) == ("target", rank)]
+        return pid
 
 
 if __name__ == "__main__":
