@@ -105,12 +105,11 @@ void print_keeper(const std::optional<wire::KeeperStatus>& keeper) {
              format_bytes(bytes), keeper->stays ? ", stays" : "");
 }
 
-ordered_json keeper_json(const std::optional<wire::KeeperStatus>& keeper) {
-  if (!keeper) return nullptr;
-  return {{"pid", keeper->pid},
-          {"version", keeper->version},
-          {"stays", keeper->stays},
-          {"deposits", keeper->deposits.size()}};
+ordered_json keeper_json(const wire::KeeperStatus& keeper) {
+  return {{"pid", keeper.pid},
+          {"version", keeper.version},
+          {"stays", keeper.stays},
+          {"deposits", keeper.deposits.size()}};
 }
 
 void print_table(const std::vector<DaemonView>& views) {
@@ -149,7 +148,9 @@ int run_status(const Arguments& arguments) {
   ordered_json daemons = ordered_json::array();
   for (const DaemonView& view : views)
     daemons.push_back(ordered_json::parse(wire::to_json(view.status())));
-  fmt::print("{}\n", ordered_json{{"daemons", daemons}, {"keeper", keeper_json(keeper)}}.dump(2));
+  ordered_json out{{"daemons", daemons}};
+  if (keeper) out["keeper"] = keeper_json(*keeper);
+  fmt::print("{}\n", out.dump(2));
   return 0;
 }
 

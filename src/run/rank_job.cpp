@@ -294,6 +294,7 @@ ServeEnd RankJob::serve() {
 
 ServeEnd RankJob::serve(RoleDaemon& daemon) {
   ServeEnd end = daemon.server->run();
+  if (end.cause == ServeEnd::Cause::kHandedOver) keeper_->handed_over(daemon.role.endpoint);
   if (!ends_one_role(end) || --roles_served_ == 0) return end;
   // The other roles go on, and this one's place is free.
   control_.forget(*daemon.server);
@@ -302,11 +303,7 @@ ServeEnd RankJob::serve(RoleDaemon& daemon) {
   }
   daemon.server.reset();
   daemon.memory.reset();
-  if (end.cause == ServeEnd::Cause::kHandedOver) {
-    keeper_->handed_over(daemon.role.endpoint);
-  } else {
-    keeper_->stopped(daemon.role.endpoint);
-  }
+  keeper_->stopped(daemon.role.endpoint);
   daemon.lock.reset();
   return end;
 }
@@ -325,14 +322,11 @@ int RankJob::conclude(const ServeEnd& end) {
   front_.stopping();
   switch (end.cause) {
     case ServeEnd::Cause::kHandedOver:
-      close_servers();
-      for (const RoleDaemon& daemon : daemons_) keeper_->handed_over(daemon.role.endpoint);
-      supervision_.bye();
-      return end.status;
     case ServeEnd::Cause::kStopRequested:
     case ServeEnd::Cause::kJobStop:
       supervision_.bye();
-      await_leases();
+      // A successor has the leases.
+      if (end.cause != ServeEnd::Cause::kHandedOver) await_leases();
       close_servers();
       if (keeper_) keeper_->stopped();
       return end.status;

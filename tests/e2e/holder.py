@@ -12,11 +12,19 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "
 import preload  # noqa: E402
 
 
+def bytes_of(tensor):
+    if not tensor.is_cuda:
+        return tensor.numpy().tobytes()
+    import torch
+
+    return tensor.torch().contiguous().view(torch.uint8).cpu().numpy().tobytes()
+
+
 def digest(attachment):
     text = hashlib.sha256()
     for name in attachment:
         text.update(name.encode())
-        text.update(attachment[name].numpy().tobytes())
+        text.update(bytes_of(attachment[name]))
     return text.hexdigest()
 
 

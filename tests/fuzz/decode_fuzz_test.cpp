@@ -11,6 +11,7 @@
 #include "unit/wire/socket_pair.hpp"
 #include "wire/frame_reader.hpp"
 #include "wire/messages.hpp"
+#include "wire/residency_messages.hpp"
 
 // Deterministic mutation of well-formed bytes: every decoder of untrusted input either returns or
 // throws Error(kProtocol), under the sanitizers too.
@@ -100,6 +101,29 @@ TEST(DecodeFuzz, AttachRepliesAreDecodedOrRefused) {
 
 TEST(DecodeFuzz, StatusRepliesAreDecodedOrRefused) {
   survives(to_json(status()), [](const std::string& b) { daemon_status_from_json(b); });
+}
+
+TEST(DecodeFuzz, DepositsAreDecodedOrRefused) {
+  DepositRequest request;
+  request.step = DepositRequest::Step::kLease;
+  request.fds = 3;
+  request.place = "d57c11ff1ae092be";
+  request.lease = {7, "engine", 2.5, 3};
+  survives(to_json(request), [](const std::string& b) { deposit_request_from_json(b); });
+  survives(to_json(DepositReply{{{7, "engine", 2.5, 3}}}),
+           [](const std::string& b) { deposit_reply_from_json(b); });
+}
+
+TEST(DecodeFuzz, PackagesAndHandoversAreDecodedOrRefused) {
+  PackageReply reply;
+  reply.fds = 12;
+  reply.leases = {{7, "engine", 2.5, 3}};
+  survives(to_json(reply), [](const std::string& b) { package_reply_from_json(b); });
+  survives(to_json(HandoverRequest{HandoverRequest::Step::kCommit}),
+           [](const std::string& b) { handover_request_from_json(b); });
+  KeeperStatus keeper;
+  keeper.deposits = {status()};
+  survives(to_json(keeper), [](const std::string& b) { keeper_status_from_json(b); });
 }
 
 TEST(DecodeFuzz, ErrorsAreDecodedOrRefused) {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -56,6 +57,34 @@ class StateKeeperTest : public testing::Test {
   LoadProgress progress_, draft_progress_;
   std::optional<StateKeeper> keeper_;
 };
+
+TEST_F(StateKeeperTest, LeavesTheFileOfWhomItSucceedsAloneUntilItIsReady) {
+  StateFile old;
+  old.state = "READY";
+  old.job = "the old one";
+  const Endpoint endpoint{"host:1", "", Role::kTarget};
+  write_state(directory_, endpoint, old);
+  LoadProgress progress;
+  StateFile state;
+  state.job = "the new one";
+  const auto make = [&] {
+    return std::make_unique<StateKeeper>(
+        directory_, std::vector<StateKeeper::Kept>{{endpoint, state, &progress, true}}, 0,
+        supervision_, std::function<void(const std::string&)>(), kStalledAfter);
+  };
+  make()->failed("checkpoint", "it failed", 3);
+  EXPECT_EQ(now(endpoint).job, "the old one");
+  make()->stopped();
+  EXPECT_EQ(now(endpoint).state, "READY");
+  const auto keeper = make();
+  std::promise<void> published;
+  keeper->ready([&] { published.set_value(); });
+  published.get_future().wait();
+  EXPECT_EQ(now(endpoint).job, "the new one");
+  keeper->handed_over(endpoint);
+  keeper->stopped();
+  EXPECT_EQ(now(endpoint).state, "READY") << "it is a successor's by now";
+}
 
 TEST_F(StateKeeperTest, SaysLoadingAtOnceAndHowFarItIs) {
   EXPECT_EQ(now().state, "LOADING");

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "serve/predecessor.hpp"
+#include "unit/serve/live_server.hpp"
+#include "unit/wire/socket_pair.hpp"
+
+namespace preload {
+namespace {
+
+using testing::HasSubstr;
+using Step = wire::HandoverRequest::Step;
+constexpr auto kSoon = std::chrono::seconds(20);
+constexpr int kTimeoutMs = 20000;
+const Endpoint kPlace{"host:0", "", Role::kTarget};
+
+// A daemon with the lock of its place, on a thread of its own, that ends once handed over.
+class Running {
+ public:
+  Running(const SocketDir& directory, Residency residency, Predecessor* predecessor = nullptr,
+          Fd lock = Fd())
+      : lock_(lock ? std::move(lock) : take_lock(directory, kPlace)) {
+    ServerOptions options;
+    options.lock = lock_.get();
+    options.predecessor = predecessor;
+    server_.emplace(directory, std::move(residency), std::move(options));
+    server_->admit();
+    thread_ = std::thread([this] { end_ = server_->run(); });
+  }
+  ~Running() { stop(); }
+  void stop() {
+    if (!thread_.joinable()) return;
+    server_->end({ServeEnd::Cause::kStopRequested, 0, "the test is over"});
+    join();
+  }
+  ServeEnd join() {
+    thread_.join();
+    server_.reset();
+    lock_.reset();
+    return end_;
+  }
+
+ private:
+  Fd lock_;
+  std::optional<Server> server_;
+  std::thread thread_;
+  ServeEnd end_;
+};
+
+class HandoverTest : public testing::Test {
+ protected:
+  static Residency next_generation(char key) {
+    Residency residency = sample_residency();
+    residency.generation = 2;
+    residency.key = std::string(64, key);
+    return residency;
+  }
+  Fd connect() const { return connect_to(directory_, kPlace.socket_name(), kTimeoutMs); }
+  wire::DaemonStatus status() const { return wire::call_status(connect().get(), kTimeoutMs); }
+  wire::Attached attach(LeasePipe& pipe) const { return attach(connect(), pipe); }
+  static wire::Attached attach(const Fd& socket, LeasePipe& pipe) {
+    auto attached = wire::call_attach(socket.get(), attach_request(), pipe.read.get(), kTimeoutMs);
+    pipe.read.reset();
+    return attached;
+  }
+
+  TempDir temp_;
+  const SocketDir directory_ = temp_.open();
+};
+
+TEST_F(HandoverTest, MovesLockSocketLeasesAndOpenConnections) {
+  Running first(directory_, sample_residency());
+  LeasePipe early, before, after;
+  attach(early);
+  const Fd waiting = connect();  // and has said hello to the first
+  wire::call_hello(waiting.get(), {{1, "test", "0"}}, kTimeoutMs);
+
+  Predecessor predecessor(directory_, kPlace, {});
+  Package package = predecessor.take_package();
+  ASSERT_TRUE(package.lock);
+  EXPECT_EQ(package.generations.at(0).generation, 1U);
+  EXPECT_EQ(package.leases.size(), 1U);
+  attach(before);  // it serves on meanwhile
+  Running second(directory_, next_generation('c'), &predecessor, std::move(package.lock));
+  EXPECT_EQ(first.join().cause, ServeEnd::Cause::kHandedOver);
+
+  EXPECT_EQ(attach(waiting, after).reply.generation, 2U);
+  const wire::DaemonStatus now = status();
+  EXPECT_EQ(now.generation, 2U);
+  EXPECT_EQ(now.leases.size(), 3U);
+  EXPECT_TRUE(lock_is_held(directory_, kPlace.lock_name()));
+  early.write.reset();
+  EXPECT_TRUE(eventually([&] { return status().leases.size() == 2; }, kSoon));
+}
+
+TEST_F(HandoverTest, GoesOnWhenTheSuccessorEndsBeforeItServes) {
+  Running first(directory_, sample_residency());
+  for (const bool committed : {false, true}) {
+    for (int round = 0; round < 5; ++round) {
+      std::optional<Predecessor> predecessor(std::in_place, directory_, kPlace,
+                                             std::vector<unsigned>{});
+      if (committed) {
+        const TakenOver rest = predecessor->take_over();
+        EXPECT_TRUE(rest.listener);
+      }
+      predecessor.reset();
+      LeasePipe pipe;
+      EXPECT_EQ(attach(pipe).reply.generation, 1U);
+    }
+  }
+}
+
+TEST_F(HandoverTest, AdmitsAgainAfterADrainThatWasGivenUp) {
+  Running first(directory_, sample_residency());
+  LeasePipe held;
+  attach(held);
+  {
+    Predecessor predecessor(directory_, kPlace, {});
+    EXPECT_EQ(predecessor.drain(), 1U);
+    LeasePipe pipe;
+    EXPECT_EQ(refusal([&] { attach(pipe); }).code, Errc::kReleased);
+  }
+  LeasePipe pipe;
+  EXPECT_TRUE(eventually([&] { return status().state == wire::DaemonState::kReady; }, kSoon));
+  attach(pipe);
+}
+
+TEST_F(HandoverTest, DrainsToNothingAndIsSucceededStill) {
+  Running first(directory_, sample_residency());
+  Predecessor predecessor(directory_, kPlace, {});
+  Package package = predecessor.take_package();
+  package.generations.clear();
+  EXPECT_EQ(predecessor.drain(), 0U);
+  EXPECT_EQ(status().state, wire::DaemonState::kReleased);
+  Running second(directory_, next_generation('c'), &predecessor, std::move(package.lock));
+  EXPECT_EQ(first.join().cause, ServeEnd::Cause::kHandedOver);
+  EXPECT_EQ(status().generation, 2U);
+}
+
+TEST_F(HandoverTest, IsForOneSuccessorAtATimeAndInOrder) {
+  Running first(directory_, sample_residency());
+  Predecessor predecessor(directory_, kPlace, {});
+  EXPECT_EQ(refusal([&] { Predecessor(directory_, kPlace, {}); }).code, Errc::kBusy);
+  for (const Step step : {Step::kCommit, Step::kDrain, Step::kDone}) {
+    const Fd socket = connect();
+    EXPECT_THAT(refusal([&] { wire::call_handover(socket.get(), {step}, kTimeoutMs); }).message,
+                HasSubstr("prepare comes first"));
+  }
+  LeasePipe pipe;
+  attach(pipe);
+}
+
+TEST_F(HandoverTest, DoesNotHaveMemoryThatEndsWithItsProcess) {
+  Residency residency = sample_residency();
+  for (SlabHandle& slab : residency.slabs) {
+    slab.kind = HandleKind::kCudaIpc;
+    slab.ipc_bytes = std::string(64, 'i');
+  }
+  Running first(directory_, std::move(residency));
+  const auto reply = refusal([&] { Predecessor(directory_, kPlace, {}); });
+  EXPECT_EQ(reply.code, Errc::kUsage);
+  EXPECT_THAT(reply.message, HasSubstr("cuda-ipc"));
+}
+
+TEST_F(HandoverTest, OfADaemonThatDiedMeanwhileBindsAnew) {
+  std::optional<Running> first(std::in_place, directory_, sample_residency());
+  Predecessor predecessor(directory_, kPlace, {});
+  Package package = predecessor.take_package();
+  first.reset();
+  Running second(directory_, next_generation('c'), &predecessor, std::move(package.lock));
+  EXPECT_TRUE(eventually(
+      [&] {
+        try {
+          return status().generation == 2;
+        } catch (const Error&) {
+          return false;
+        }
+      },
+      kSoon));
+}
+
+TEST_F(HandoverTest, LeaksNothingOverAThousandSuccessorsThatGiveUp) {
+  Running first(directory_, sample_residency());
+  { Predecessor warm(directory_, kPlace, {}); }
+  status();
+  const std::size_t before = wire::open_descriptors();
+  for (int i = 0; i < 1000; ++i) {
+    std::optional<Predecessor> predecessor;
+    ASSERT_TRUE(eventually(
+        [&] {
+          try {
+            predecessor.emplace(directory_, kPlace, std::vector<unsigned>{});
+            return true;
+          } catch (const Error&) {
+            return false;  // the daemon has not seen the last one go yet
+          }
+        },
+        kSoon));
+    if (i % 2 == 0) predecessor->take_over();
+  }
+  EXPECT_TRUE(eventually([&] { return wire::open_descriptors() <= before; }, kSoon));
+  LeasePipe pipe;
+  attach(pipe);
+}
+
+}  // namespace
+}  // namespace preload
