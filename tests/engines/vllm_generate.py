@@ -51,12 +51,15 @@ def main() -> None:
         parser.add_argument(option, type=json.loads, default=None)
     parser.add_argument("--tokens", type=int, default=16)
     args = parser.parse_args()
-    lines = Lines()
-    for name in ("vllm", "vllm.preload", "vllm.v1.worker.gpu_model_runner"):
-        logging.getLogger(name).addHandler(lines)
     began = time.perf_counter()
     from vllm import LLM, SamplingParams
     from vllm.inputs import TokensPrompt
+
+    imported = time.perf_counter()
+    lines = Lines()
+    logger = logging.getLogger("vllm")  # vLLM sets its handlers when it is imported
+    logger.setLevel(logging.INFO)
+    logger.addHandler(lines)
 
     options = {"max_model_len": 128, "max_num_seqs": 4, "enforce_eager": True, **(args.options or {})}
     llm = LLM(
@@ -74,7 +77,8 @@ def main() -> None:
         return [list(out.outputs[0].token_ids) for out in llm.generate(given, sampling, use_tqdm=False)]
 
     tokens = generate()
-    result = {"tokens": tokens, "start_s": started - began, "lines": lines.lines}
+    result = {"tokens": tokens, "import_s": imported - began, "start_s": started - began, "lines": lines.lines}
+    result["blocks"] = llm.llm_engine.vllm_config.cache_config.num_gpu_blocks
     result["generate_s"] = time.perf_counter() - started
     if args.ask:
         result["asked"] = ask(llm, args.ask)
