@@ -2,6 +2,7 @@
 """Looking for a daemon, waiting for one, copies and fixed addresses, through Python."""
 
 import os
+import subprocess
 import tempfile
 import threading
 import time
@@ -69,10 +70,11 @@ class Waiting(unittest.TestCase):
             daemon.expect("READY")
 
     def test_one_that_failed_says_why(self):
-        with Daemon(self.directory, "--failed", "no such shard", until="FAILED"):
-            found = preload.find_daemon(socket_dir=self.directory, device="host:0")
-            self.assertEqual(found.state, "FAILED")
-            self.assertIn("no such shard", found.text)
+        program = os.environ["PRELOAD_TEST_DAEMON"]
+        subprocess.run([program, self.directory, "--failed", "no such shard"], check=True)
+        found = preload.find_daemon(socket_dir=self.directory, device="host:0")
+        self.assertEqual(found.state, "FAILED")
+        self.assertIn("no such shard", found.text)
 
 
 class Copies(WithDaemon):
