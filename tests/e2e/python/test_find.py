@@ -65,7 +65,7 @@ class Waiting(unittest.TestCase):
             with self.assertRaises(preload.Timeout):
                 preload.attach(socket_dir=self.directory, device="host:0", wait=0.1, absent_wait=0)
             threading.Timer(0.3, daemon.go_on).start()
-            with preload.attach(socket_dir=self.directory, device="host:0", wait=120, absent_wait=0) as shard:
+            with preload.attach(socket_dir=self.directory, device="host:0", wait=120) as shard:
                 self.assertEqual(len(shard), 28)
             daemon.expect("READY")
 
