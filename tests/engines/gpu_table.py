@@ -22,7 +22,9 @@ def child(script: str, *arguments, timeout: float = 150, environment=None) -> di
 
 def start(script: str, *arguments, environment=None):
     command = [sys.executable, str(script), *map(str, arguments)]
-    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+    return subprocess.Popen(
+        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    )
 
 
 def finish(process, timeout: float = 150) -> dict:

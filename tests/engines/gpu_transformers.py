@@ -52,14 +52,20 @@ def run_equal(args) -> None:
     served, served_ms = build(args.model, args.torch_device, args.where)
     again_ms = min(build(args.model, args.torch_device, args.where)[1] for _ in range(3))
     began = time.perf_counter()
-    loaded = transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype="auto").to(args.torch_device).eval()
+    loaded = (
+        transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype="auto")
+        .to(args.torch_device)
+        .eval()
+    )
     if args.torch_device != "cpu":
         torch.cuda.synchronize()
     loaded_ms = (time.perf_counter() - began) * 1000
     ids = prompt(args.torch_device)
     with torch.inference_mode():
         logits = torch.equal(served(ids).logits, loaded(ids).logits)
-        tokens = [m.generate(ids, max_new_tokens=64, min_new_tokens=64, do_sample=False) for m in (served, loaded)]
+        tokens = [
+            m.generate(ids, max_new_tokens=64, min_new_tokens=64, do_sample=False) for m in (served, loaded)
+        ]
     steps = served.preload_timing.steps
     gpu_table.say(
         {
@@ -173,7 +179,9 @@ class Steps:
     def graphs(self, model: str):
         got = self.child("graphs", model)
         graph = got.get("graph", self.args.device == "host")
-        return graph and got["compiled"], f"graph equal: {got.get('graph')}, compiled within {got['worst']:.1e}"
+        return graph and got[
+            "compiled"
+        ], f"graph equal: {got.get('graph')}, compiled within {got['worst']:.1e}"
 
     def beside(self, model: str):
         got = self.child("beside", model)
@@ -189,7 +197,9 @@ class Steps:
         (client,) = json.loads(attached)["daemons"]
         over = grown - stated / (1 << 20)
         small = over <= 16 or self.args.device == "host"
-        return client["bytes"] == stated and small, f"{stated:,} bytes in status and client, GPU {over:.1f} MiB above"
+        return client[
+            "bytes"
+        ] == stated and small, f"{stated:,} bytes in status and client, GPU {over:.1f} MiB above"
 
     def shape(self, shape: str) -> None:
         options = ["--tiny"] if self.args.tiny else []

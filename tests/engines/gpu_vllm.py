@@ -104,10 +104,12 @@ class Parts:
         try:
             with self.serve(*(["--keeper", "require"] if keeper else [])) as served:
                 both = [
-                    self.engines.start(self.model(), options=options, extra=STRICT, ask=[["wait_for_file", str(waiting)]])
+                    self.engines.start(
+                        self.model(), options=options, extra=STRICT, ask=[["wait_for_file", str(waiting)]]
+                    )
                     for _ in range(2)
                 ]
-                self.wait_for_leases(served, 2)
+                served.wait_until(lambda status: len(status["leases"]) == 2, timeout=120)
                 served.process.send_signal(signal.SIGKILL)
                 served.process.wait(30)
                 third = self.engines.run(self.model(), options=options, extra=STRICT) if keeper else None
@@ -120,19 +122,16 @@ class Parts:
                 keeper.wait(30)
         same = all(result[name] == expected for result in got for name in ("tokens", "tokens_after"))
         again = third is None or third["tokens"] == expected
-        text = "no keeper in this build: no third engine" if third is None else f"a third engine equal: {third['tokens'] == expected}"
+        text = (
+            "no keeper in this build: no third engine"
+            if third is None
+            else f"a third engine equal: {third['tokens'] == expected}"
+        )
         return same and again and third is not None, f"two engines equal before and after: {same}; {text}"
 
     def has_keeper(self) -> bool:
         told = subprocess.run([self.args.program, "keeper", "--help"], capture_output=True)
         return told.returncode == 0
-
-    def wait_for_leases(self, served, count: int) -> None:
-        deadline = time.monotonic() + 120
-        while len(served.status()["leases"]) < count:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{count} engines did not attach")
-            time.sleep(0.2)
 
     # Speed.
 
@@ -141,9 +140,14 @@ class Parts:
 
     def runs(self, load_format: str, extra: dict) -> tuple:
         results = [
-            self.engines.run(self.model(), load_format, options=EAGER, extra=extra) for _ in range(self.args.runs)
+            self.engines.run(self.model(), load_format, options=EAGER, extra=extra)
+            for _ in range(self.args.runs)
         ]
-        return [load_seconds(result) for result in results], [result["start_s"] for result in results], results[-1]
+        return (
+            [load_seconds(result) for result in results],
+            [result["start_s"] for result in results],
+            results[-1],
+        )
 
     def speed_beside(self):
         with self.serve():
@@ -162,7 +166,15 @@ class Parts:
         sockets = self.args.work / "ipc"
         sockets.mkdir(mode=0o700, exist_ok=True)
         options = ["--attention-backend", "TRITON_ATTN", "--enforce-eager", "--skip-tokenizer-init"]
-        command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "preload", "--model", self.model(), *options]
+        command = [
+            sys.executable,
+            "-m",
+            "vllm.entrypoints.cli.main",
+            "preload",
+            "--model",
+            self.model(),
+            *options,
+        ]
         command += ["--weight-cache-socket-dir", str(sockets), "--max-model-len", "1024"]
         command += ["--compilation-config", json.dumps(EAGER["compilation_config"])]
         with open(self.args.work / "ipc.log", "w+") as log:
@@ -197,7 +209,18 @@ class Parts:
         layers = int(total * 0.55 / layer_mib)
         served, wanted = (self.args.work / "models" / name for name in ("sparse", "sparse_other"))
         script = daemon.ROOT / "tests/support/make_llama.py"
-        shape = ["--hidden", "4096", "--intermediate", "14336", "--heads", "32", "--kv-heads", "8", "--vocab", "32000"]
+        shape = [
+            "--hidden",
+            "4096",
+            "--intermediate",
+            "14336",
+            "--heads",
+            "32",
+            "--kv-heads",
+            "8",
+            "--vocab",
+            "32000",
+        ]
         for directory, more in ((served, layers), (wanted, layers + 1)):
             shutil.rmtree(directory, ignore_errors=True)
             command = [sys.executable, script, directory, *shape, "--layers", str(more), "--sparse"]

@@ -56,7 +56,9 @@ class Engine:
 
         given = [TokensPrompt(prompt_token_ids=ids) for ids in prompts()]
         if self._replicas > 1:
-            return [self._several.generate(given, self._sampling, replica) for replica in range(self._replicas)]
+            return [
+                self._several.generate(given, self._sampling, replica) for replica in range(self._replicas)
+            ]
         outputs = self.llm.generate(given, self._sampling, use_tqdm=False)
         return [[list(output.outputs[0].token_ids) for output in outputs]]
 
@@ -84,7 +86,9 @@ class _Several:
 
     def generate(self, given: list, sampling, replica: int) -> list:
         async def one(number: int, prompt) -> list:
-            stream = self._engine.generate(prompt, sampling, f"{replica}-{number}", data_parallel_rank=replica)
+            stream = self._engine.generate(
+                prompt, sampling, f"{replica}-{number}", data_parallel_rank=replica
+            )
             async for output in stream:
                 last = output
             return list(last.outputs[0].token_ids)

@@ -89,7 +89,9 @@ def compare(program: str, directory: str, family: str) -> str:
             except preload.Unsupported as refusal:
                 return "" if REFUSED[family] in str(refusal) else f"refused otherwise: {refusal}"
             return "was not refused"
-        found = differences(held(load(engine_config(directory, "preload"))), held(load(engine_config(directory, "auto"))))
+        found = differences(
+            held(load(engine_config(directory, "preload"))), held(load(engine_config(directory, "auto")))
+        )
     return f"{len(found)} differ: {', '.join(found[:5])}" if found else ""
 
 

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights in the memory budget, by vLLM's own functions over made-up snapshots; part of vllm_cpu.
 
-    vllm_memory.py PRELOAD WORK
+vllm_memory.py PRELOAD WORK
 """
 
 import argparse
+import gc
+import json
 import math
 import pathlib
 import sys
@@ -65,34 +67,53 @@ def budgets() -> str:
     return f"{want / GIB:.2f} GiB each"
 
 
-def served_bytes(program: str, work: pathlib.Path) -> str:
-    """What the worker is told: the slabs' bytes of target and draft, as `preload status` has them."""
-    import json
+def engine_config(model: str, **given):
+    from vllm.engine.arg_utils import EngineArgs
 
+    return EngineArgs(
+        model=model,
+        load_format="preload",
+        skip_tokenizer_init=True,
+        enforce_eager=True,
+        max_model_len=64,
+        **given,
+    ).create_engine_config()
+
+
+def asked(config) -> int:
+    """What the GPU worker asks before it measures."""
+    from vllm.config import set_current_vllm_config
+    from vllm.model_executor.model_loader import get_model_loader
+
+    with set_current_vllm_config(config):
+        return get_model_loader(config.load_config).get_external_weight_memory(config)
+
+
+def loaded(config):
+    from vllm.config import set_current_vllm_config
+    from vllm.model_executor.model_loader import get_model
+
+    with set_current_vllm_config(config):
+        return get_model(vllm_config=config)
+
+
+def start_groups(model: str) -> None:
     import preload.vllm
     from vllm.config import set_current_vllm_config
     from vllm.distributed import init_distributed_environment, initialize_model_parallel
-    from vllm.engine.arg_utils import EngineArgs
-    from vllm.model_executor.model_loader import get_model_loader
 
     preload.vllm.register()
-    target, draft = daemon.write_model(work / "llama", "llama"), daemon.write_eagle(work / "draft")
-    speculative = {"method": "eagle", "model": draft, "num_speculative_tokens": 2}
-
-    def config(**given):
-        return EngineArgs(
-            model=target, load_format="preload", skip_tokenizer_init=True, max_model_len=64, **given
-        ).create_engine_config()
-
-    def asked(made):
-        with set_current_vllm_config(made):
-            return get_model_loader(made.load_config).get_external_weight_memory(made)
-
-    plain, both = config(), config(speculative_config=speculative)
-    copying = config(model_loader_extra_config={"mode": "copy"})
-    with set_current_vllm_config(plain):
+    with set_current_vllm_config(engine_config(model)):
         init_distributed_environment(1, 0, "tcp://127.0.0.1:0", 0, "gloo")
         initialize_model_parallel(1, 1)
+
+
+def served_bytes(program: str, work: pathlib.Path) -> str:
+    """What the worker is told: the slabs' bytes of target and draft, as `preload status` has them."""
+    target, draft = str(work / "llama"), daemon.write_eagle(work / "draft")
+    speculative = {"method": "eagle", "model": draft, "num_speculative_tokens": 2}
+    plain, both = engine_config(target), engine_config(target, speculative_config=speculative)
+    copying = engine_config(target, model_loader_extra_config={"mode": "copy"})
     assert asked(plain) == 0  # nothing is served: a load from disk, charged as such
     command = ["--model", target, "--speculative-config", json.dumps(speculative)]
     with daemon.Served(program, *command) as served:
@@ -101,6 +122,39 @@ def served_bytes(program: str, work: pathlib.Path) -> str:
         assert asked(copying) == sizes["target"]
         assert asked(both) == sum(sizes.values()), (asked(both), sizes)
         return str(sizes)
+
+
+def one_attachment(program: str, work: pathlib.Path) -> None:
+    """The load takes what the accounting attached, the model holds it, and lets go with its weights."""
+    config = engine_config(str(work / "llama"), model_loader_extra_config={"fallback": False})
+    with daemon.Served(program, "--model", str(work / "llama")) as served:
+        assert asked(config) > 0
+        assert len(served.status()["leases"]) == 1
+        model = loaded(config)
+        assert len(served.status()["leases"]) == 1
+        config.compilation_config.static_forward_context.clear()
+        del model
+        gc.collect()
+        served.wait_until(lambda status: not status["leases"])
+
+
+def no_room(program: str, work: pathlib.Path) -> None:
+    """Another model is resident: without room beside it an error, with room a load from disk."""
+    from preload import NotEnoughMemory
+    from preload.vllm import memory
+
+    other = daemon.write_model(work / "other", "llama", seed=2)
+    config = engine_config(str(work / "llama"))
+    with daemon.Served(program, "--model", other):
+        with mock.patch.object(memory, "free_bytes", lambda on_cuda: 1 << 20):
+            try:
+                asked(config)
+                raise AssertionError("a second copy was begun")
+            except NotEnoughMemory as error:
+                assert "no second copy is loaded from disk" in str(error), error
+        assert asked(config) == 0
+        model = loaded(config)
+    assert not any(parameter.is_meta for parameter in model.parameters())
 
 
 def taken_back() -> None:
@@ -180,6 +234,9 @@ def main() -> int:
     table.check("taken back", taken_back)
     table.check("second copy", second_copy)
     table.check("without the hook", without_the_hook)
+    start_groups(daemon.write_model(args.work / "llama", "llama"))
+    table.check("one attachment", one_attachment, args.program, args.work)
+    table.check("no room", no_room, args.program, args.work)
     table.check("served bytes", served_bytes, args.program, args.work)
     return 1 if table.failed else 0
 

@@ -102,7 +102,9 @@ class Build:
             for name, parameter in model.named_parameters(remove_duplicate=False):
                 if name.endswith(suffix) and parameter.is_meta:
                     borrowed.add(name)
-                    zeros = torch.zeros((), dtype=parameter.dtype, device=self._device).expand(parameter.shape)
+                    zeros = torch.zeros((), dtype=parameter.dtype, device=self._device).expand(
+                        parameter.shape
+                    )
                     new = torch.Tensor._make_subclass(type(parameter), zeros, False)
                     new.__dict__.update(parameter.__dict__)
                     torch.utils.swap_tensors(parameter, new)

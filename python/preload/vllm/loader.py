@@ -87,7 +87,9 @@ class PreloadModelLoader(BaseModelLoader):
         engine.check_platform()
         is_draft = engine.is_draft(vllm_config, model_config)
         if is_draft and not engine.has_served_draft(vllm_config):
-            logger.info("preload holds no drafts of method %s: this one is loaded from disk", _method(vllm_config))
+            logger.info(
+                "preload holds no drafts of method %s: this one is loaded from disk", _method(vllm_config)
+            )
             return self._load_from_disk(vllm_config, model_config, prefix)
         refusals.check_config(vllm_config, self.options.zero_copy)
         began = time.perf_counter()

@@ -22,7 +22,9 @@ def model_of(**shapes):
     """A module with parameters of these shapes, without memory."""
     module = torch.nn.Module()
     for name, (shape, dtype) in shapes.items():
-        module.register_parameter(name, torch.nn.Parameter(torch.empty(shape, dtype=dtype, device="meta"), False))
+        module.register_parameter(
+            name, torch.nn.Parameter(torch.empty(shape, dtype=dtype, device="meta"), False)
+        )
     return module
 
 
@@ -33,7 +35,9 @@ class Assign(WithDaemon):
         return {name: shard[name].torch() for name in names}
 
     def test_puts_served_memory_in_place(self):
-        model = model_of(w=((3, 5), torch.bfloat16), scalar=((), torch.float32), empty=((0, 4), torch.float32))
+        model = model_of(
+            w=((3, 5), torch.bfloat16), scalar=((), torch.float32), empty=((0, 4), torch.float32)
+        )
         held = model.w  # whoever captured it sees the new one
         served = self.served("w", "scalar", "empty")
         assign(model, served)
@@ -54,7 +58,10 @@ class Assign(WithDaemon):
 
     def test_tells_all_differences_and_changes_nothing(self):
         model = model_of(
-            w=((5, 3), torch.bfloat16), scalar=((), torch.float64), absent=((2,), torch.float32), tied=((3, 5), torch.bfloat16)
+            w=((5, 3), torch.bfloat16),
+            scalar=((), torch.float64),
+            absent=((2,), torch.float32),
+            tied=((3, 5), torch.bfloat16),
         )
         with self.assertRaises(preload.TensorMismatch) as caught:
             assign(model, self.served("w", "scalar", "tied", "strided"))

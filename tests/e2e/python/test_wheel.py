@@ -23,7 +23,11 @@ class Wheel(unittest.TestCase):
     def build(self, out: str) -> Path:
         command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", out, str(SOURCE / "python")]
         built = subprocess.run(command, capture_output=True, text=True)
-        if built.returncode != 0 and "scikit-build-core" in built.stderr and "No matching distribution" in built.stderr:
+        if (
+            built.returncode != 0
+            and "scikit-build-core" in built.stderr
+            and "No matching distribution" in built.stderr
+        ):
             raise unittest.SkipTest("scikit-build-core is not to be had here")
         self.assertEqual(built.returncode, 0, built.stderr[-3000:])
         (wheel,) = Path(out).glob("*.whl")
@@ -45,7 +49,9 @@ class Wheel(unittest.TestCase):
             directory = os.path.join(scratch, "run")
             with Daemon(directory):
                 command = [sys.executable, "-c", PROGRAM, directory]
-                said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+                said = subprocess.run(
+                    command, env=environment, capture_output=True, text=True, check=True
+                ).stdout.split()
             self.assertEqual(said, ["28", library, "preload.vllm:register"])
 
 
