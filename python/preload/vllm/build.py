@@ -83,7 +83,7 @@ class Build:
     def _borrow(self, model: torch.nn.Module, attributes: dict) -> frozenset:
         """Names of a draft's parameters that are the target's: vLLM shares them after loading.
 
-        Until it does they are zeros that take no memory.
+        Until it does they are zeros.
         """
         borrowed = set()
         for flag, suffix in _OWNERSHIP.items():
@@ -102,13 +102,15 @@ class Build:
             for name, parameter in model.named_parameters(remove_duplicate=False):
                 if name.endswith(suffix) and parameter.is_meta:
                     borrowed.add(name)
-                    zeros = torch.zeros((), dtype=parameter.dtype, device=self._device).expand(
-                        parameter.shape
-                    )
-                    new = torch.Tensor._make_subclass(type(parameter), zeros, False)
+                    new = torch.Tensor._make_subclass(type(parameter), self._zeros(parameter), False)
                     new.__dict__.update(parameter.__dict__)
                     torch.utils.swap_tensors(parameter, new)
         return frozenset(borrowed)
+
+    def _zeros(self, like: torch.Tensor) -> torch.Tensor:
+        if self._device.type == "cpu":  # packed after loading, which wants them contiguous
+            return torch.zeros(like.shape, dtype=like.dtype, device=self._device)
+        return torch.zeros((), dtype=like.dtype, device=self._device).expand(like.shape)  # no memory
 
     def _post_process(self, model: torch.nn.Module) -> None:
         with post_process.guard_against_writes(self._shared_ranges()):
