@@ -95,7 +95,8 @@ class PreloadModelLoader(BaseModelLoader):
         began = time.perf_counter()
         kept = KEPT.take(model_config)
         acquired = kept or self._acquire(vllm_config, model_config)
-        memory.check_accounted(acquired, kept is not None, vllm_config)
+        if self.options.zero_copy:
+            memory.check_accounted(acquired, kept is not None, vllm_config)
         cause = acquired.error
         if cause is None:
             try:
