@@ -42,7 +42,11 @@ def _replace(slot: _Slot, served: torch.Tensor) -> None:
     go on with the old one if it were only registered anew.
     """
     old = slot.tensor
-    new = torch.Tensor._make_subclass(type(old), served, False) if type(old) is not torch.Tensor else served.detach()
+    new = (
+        torch.Tensor._make_subclass(type(old), served, False)
+        if type(old) is not torch.Tensor
+        else served.detach()
+    )
     new.__dict__.update(old.__dict__)
     torch.utils.swap_tensors(old, new)
 

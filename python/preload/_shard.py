@@ -79,9 +79,7 @@ class Shard:
         table = (_library.TensorRecord * self.info.tensor_count)()
         if self.info.tensor_count:
             table[0].struct_size = _RECORD.size
-        _library.check(
-            self._library.preload_get_tensors(self.pointer, table, self.info.tensor_count)
-        )
+        _library.check(self._library.preload_get_tensors(self.pointer, table, self.info.tensor_count))
         return table
 
     def _make_record(self, index: int) -> Record:

@@ -80,7 +80,10 @@ def find_daemon(**where) -> Daemon:
     options = Where(**where).options()
     found = _library.Daemon(struct_size=ctypes.sizeof(_library.Daemon))
     _library.check(_library.library().preload_find_daemon(ctypes.byref(options), ctypes.byref(found)))
-    texts = {name: getattr(found, name).decode() for name in ("device", "slot", "role", "job", "model", "key", "text")}
+    texts = {
+        name: getattr(found, name).decode()
+        for name in ("device", "slot", "role", "job", "model", "key", "text")
+    }
     return Daemon(
         state=STATES[found.state],
         memory="cuda" if found.memory == 1 else "host",

@@ -54,7 +54,9 @@ def from_preload(
     timing = Timing()
     with timing.step("config"):
         config = _config(model_dir, config, revision)
-    expect = None if trusted else {"model": os.fspath(model_dir), **({"revision": revision} if revision else {})}
+    expect = (
+        None if trusted else {"model": os.fspath(model_dir), **({"revision": revision} if revision else {})}
+    )
     state = load(gpu, expect=expect, **where)
     for step, milliseconds in state.timing.steps.items():
         timing.add(step, milliseconds)
@@ -77,7 +79,9 @@ def _config(model_dir, config, revision):
         config = transformers.AutoConfig.from_pretrained(model_dir, local_files_only=True, **extra)
     quantization = getattr(config, "quantization_config", None)
     if quantization is not None:
-        method = quantization.get("quant_method") if isinstance(quantization, dict) else quantization.quant_method
+        method = (
+            quantization.get("quant_method") if isinstance(quantization, dict) else quantization.quant_method
+        )
         raise Unsupported(
             f"{model_dir} is quantized ({method}): transformers replaces modules while it loads such weights, "
             "use from_pretrained"
@@ -126,7 +130,9 @@ def _keep_in_float(model, dtype) -> None:
                 module_name, _, leaf = name.rpartition(".")
                 module = model.get_submodule(module_name)
                 if leaf in module._parameters:
-                    module._parameters[leaf] = torch.nn.Parameter(tensor.detach().to(wanted), tensor.requires_grad)
+                    module._parameters[leaf] = torch.nn.Parameter(
+                        tensor.detach().to(wanted), tensor.requires_grad
+                    )
                 else:
                     module._buffers[leaf] = tensor.to(wanted)
 

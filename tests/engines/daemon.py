@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "python")]
@@ -32,12 +33,16 @@ class Served:
             raise RuntimeError(f"the daemon did not come up:\n{self.log.read()[-2000:]}")
         return self
 
-    def state(self, role: str = "target") -> str:
-        return self.status(role)["state"]
-
     def status(self, role: str = "target") -> dict:
         told = subprocess.run([self._program, "status", "--json"], stdout=subprocess.PIPE, check=True)
         return next(found for found in json.loads(told.stdout)["daemons"] if found["role"] == role)
+
+    def wait_until(self, condition, role: str = "target", timeout: float = 60) -> None:
+        deadline = time.monotonic() + timeout
+        while not condition(self.status(role)):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"after {timeout} s: {self.status(role)}")
+            time.sleep(0.05)
 
     def __exit__(self, *exception):
         subprocess.run([self._program, "stop"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -107,7 +112,10 @@ def write_eagle(directory: pathlib.Path, seed: int = 3) -> str:
         "mlp.down_proj": (hidden, wide),
     }
     generator = torch.Generator().manual_seed(seed)
-    tensors = {f"layers.0.{name}.weight": torch.randn(shape, generator=generator) * 0.1 for name, shape in layer.items()}
+    tensors = {
+        f"layers.0.{name}.weight": torch.randn(shape, generator=generator) * 0.1
+        for name, shape in layer.items()
+    }
     tensors["layers.0.post_attention_layernorm.weight"] = torch.ones(hidden)
     tensors["fc.weight"] = torch.randn((hidden, 2 * hidden), generator=generator) * 0.1
     directory.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests/engines/transformers runs; see there.
 
-    transformers_check.py PRELOAD WORK
+transformers_check.py PRELOAD WORK
 """
 
 import argparse
@@ -51,7 +51,10 @@ def compare_running(directory: str) -> str:
 
 def held(model) -> dict:
     tensors = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    return {name: (t.dtype, tuple(t.shape), t.detach().contiguous().flatten().view(torch.uint8)) for name, t in tensors}
+    return {
+        name: (t.dtype, tuple(t.shape), t.detach().contiguous().flatten().view(torch.uint8))
+        for name, t in tensors
+    }
 
 
 def compare_held(directory: str) -> str:
@@ -126,7 +129,9 @@ def main() -> int:
     for family, method in QUANTIZED.items():
         directory = layout_checkpoint.write_family(str(args.work / "families"), family)
         ok.append(check(family, args.program, directory, "hf", refusal, method))
-    print(f"transformers {transformers.__version__}, torch {torch.__version__}: {sum(ok)} of {len(ok)} passed")
+    print(
+        f"transformers {transformers.__version__}, torch {torch.__version__}: {sum(ok)} of {len(ok)} passed"
+    )
     return 0 if all(ok) else 1
 
 

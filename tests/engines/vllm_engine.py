@@ -6,9 +6,12 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
+# What the load format and vLLM say about loading, in any of the engine's processes.
+_LOGGED = re.compile(r"\] (preload: .*|Model loading took .*)")
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -28,7 +31,11 @@ def plugin_path(work: pathlib.Path) -> str:
 class Engines:
     def __init__(self, work: pathlib.Path):
         path = [str(HERE.parents[1] / "python"), plugin_path(work), os.environ.get("PYTHONPATH", "")]
-        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, path)),
+            "VLLM_LOGGING_LEVEL": "INFO",  # the lines that are looked at
+        }
 
     def start(self, model: str, load_format: str = "preload", **given):
         """A started engine process, for `finish`; `given`: extra, options, ask, tokens, environment."""
@@ -49,7 +56,7 @@ class Engines:
             output, _ = process.communicate()
         for line in output.splitlines():
             if line.startswith("RESULT "):
-                return json.loads(line.removeprefix("RESULT "))
+                return {**json.loads(line.removeprefix("RESULT ")), "lines": _LOGGED.findall(output)}
         raise EngineFailed(output[-3000:])
 
     def run(self, model: str, load_format: str = "preload", **given) -> dict:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Absent, loading, failed, released and mismatching daemons; part of tests/engines/vllm_cpu.
 
-    vllm_fallback.py PRELOAD WORK
+vllm_fallback.py PRELOAD WORK
 """
 
 import argparse
@@ -107,7 +107,16 @@ def main() -> int:
     args = parser.parse_args()
     daemon.use_directories(args.work)
     fallback, table = Fallback(args.program, args.work), Table()
-    names = ("absent", "mismatch", "other_layout", "comes_later", "loading", "failed", "released", "unknown_key")
+    names = (
+        "absent",
+        "mismatch",
+        "other_layout",
+        "comes_later",
+        "loading",
+        "failed",
+        "released",
+        "unknown_key",
+    )
     for name in args.cases or (*names, "socket_path"):
         table.check(name, getattr(fallback, name))
     return 1 if table.failed else 0

@@ -5,12 +5,15 @@
     vllm_generate.py MODEL LOAD_FORMAT [--extra JSON] [--options JSON] [--ask JSON]
 
 --options: more arguments of vllm.LLM. --ask: worker calls to make after generating, whose outcome is
-reported. The object: tokens, the seconds that start and generation took, what was logged by the loader.
+reported ("wait_for_file" is one of ours); then it generates again. With data_parallel_size in
+the options each replica generates, and "tokens" are the first one's. The object: tokens, the
+seconds that import, start and generation took, blocks of the KV cache.
 """
 
 import argparse
+import asyncio
 import json
-import logging
+import os
 import time
 
 
@@ -18,29 +21,85 @@ def prompts(count: int = 3, length: int = 12) -> list:
     return [[(7 * i + 3 * j) % 250 + 1 for i in range(length)] for j in range(count)]
 
 
-class Lines(logging.Handler):
-    """Keeps what the load format and vLLM's "Model loading took" say."""
-
-    def __init__(self):
-        super().__init__()
-        self.lines: list = []
-
-    def emit(self, record):
-        text = record.getMessage()
-        if text.startswith("preload") or "Model loading took" in text:
-            self.lines.append(text)
-
-
 def ask(llm, calls: list) -> dict:
     """Each worker call's outcome: "done", or the error's type and text."""
     outcomes = {}
     for name, *arguments in calls:
+        if name == "wait_for_file":
+            while not os.path.exists(arguments[0]):
+                time.sleep(0.05)
+            continue
         try:
             llm.collective_rpc(name, args=tuple(arguments))
             outcomes[name] = "done"
         except Exception as error:  # noqa: BLE001  the outcome is what is asked for
             outcomes[name] = f"{type(error).__name__}: {error}"
     return outcomes
+
+
+class Engine:
+    """vllm.LLM, or AsyncLLM where there are several replicas to choose from."""
+
+    def __init__(self, options: dict, tokens: int):
+        from vllm import LLM, SamplingParams
+
+        self._replicas = options.get("data_parallel_size", 1)
+        self._sampling = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+        if self._replicas > 1:
+            self._several = _Several(options)
+        else:
+            self.llm = LLM(**options)
+
+    def generate(self) -> list:
+        """Per replica, the tokens of each prompt."""
+        from vllm.inputs import TokensPrompt
+
+        given = [TokensPrompt(prompt_token_ids=ids) for ids in prompts()]
+        if self._replicas > 1:
+            return [
+                self._several.generate(given, self._sampling, replica) for replica in range(self._replicas)
+            ]
+        outputs = self.llm.generate(given, self._sampling, use_tqdm=False)
+        return [[list(output.outputs[0].token_ids) for output in outputs]]
+
+    def close(self) -> None:
+        if self._replicas > 1:
+            self._several.close()
+
+    def blocks(self):
+        if self._replicas > 1:
+            return None
+        return self.llm.llm_engine.vllm_config.cache_config.num_gpu_blocks
+
+
+class _Several:
+    def __init__(self, options: dict):
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        self._loop = asyncio.new_event_loop()
+
+        async def start():
+            return AsyncLLM.from_engine_args(AsyncEngineArgs(**options))
+
+        self._engine = self._loop.run_until_complete(start())
+
+    def generate(self, given: list, sampling, replica: int) -> list:
+        async def one(number: int, prompt) -> list:
+            stream = self._engine.generate(
+                prompt, sampling, f"{replica}-{number}", data_parallel_rank=replica
+            )
+            async for output in stream:
+                last = output
+            return list(last.outputs[0].token_ids)
+
+        async def every() -> list:
+            return await asyncio.gather(*(one(number, prompt) for number, prompt in enumerate(given)))
+
+        return list(self._loop.run_until_complete(every()))
+
+    def close(self) -> None:
+        self._engine.shutdown()
 
 
 def main() -> None:
@@ -51,35 +110,28 @@ def main() -> None:
         parser.add_argument(option, type=json.loads, default=None)
     parser.add_argument("--tokens", type=int, default=16)
     args = parser.parse_args()
-    lines = Lines()
-    for name in ("vllm", "vllm.preload", "vllm.v1.worker.gpu_model_runner"):
-        logging.getLogger(name).addHandler(lines)
     began = time.perf_counter()
-    from vllm import LLM, SamplingParams
-    from vllm.inputs import TokensPrompt
+    import vllm  # noqa: F401  timed
 
-    options = {"max_model_len": 128, "max_num_seqs": 4, "enforce_eager": True, **(args.options or {})}
-    llm = LLM(
-        model=args.model,
-        load_format=args.load_format,
-        model_loader_extra_config=args.extra or {},
-        skip_tokenizer_init=True,
-        **options,
-    )
+    imported = time.perf_counter()
+    defaults = {"max_model_len": 128, "max_num_seqs": 4, "enforce_eager": True, "skip_tokenizer_init": True}
+    loading = {"load_format": args.load_format, "model_loader_extra_config": args.extra or {}}
+    engine = Engine({"model": args.model, **loading, **defaults, **(args.options or {})}, args.tokens)
     started = time.perf_counter()
-
-    def generate():
-        sampling = SamplingParams(temperature=0, max_tokens=args.tokens, ignore_eos=True, detokenize=False)
-        given = [TokensPrompt(prompt_token_ids=ids) for ids in prompts()]
-        return [list(out.outputs[0].token_ids) for out in llm.generate(given, sampling, use_tqdm=False)]
-
-    tokens = generate()
-    result = {"tokens": tokens, "start_s": started - began, "lines": lines.lines}
-    result["generate_s"] = time.perf_counter() - started
+    tokens = engine.generate()
+    result = {
+        "tokens": tokens[0],
+        "tokens_of_replicas": tokens,
+        "import_s": imported - began,
+        "start_s": started - began,
+        "generate_s": time.perf_counter() - started,
+        "blocks": engine.blocks(),
+    }
     if args.ask:
-        result["asked"] = ask(llm, args.ask)
-        result["tokens_after"] = generate()
+        result["asked"] = ask(engine.llm, args.ask)
+        result["tokens_after"] = engine.generate()[0]
     print("RESULT " + json.dumps(result), flush=True)
+    engine.close()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ shapes no CPU kernel takes are compared too. PRELOAD is the tool, WORK an empty 
 """
 
 import argparse
+import json
 import pathlib
 import sys
 
@@ -27,10 +28,17 @@ FAMILIES = (
     "qwen3_fp8", "gemma2", "gemma3", "phi3", "granite", "glm4", "deepseek_v2", "deepseek_v3", "deepseek_v3_fp8",
     "gpt_oss", "gpt_oss_mxfp4", "llama_ct_fp8", *REFUSED,
 )  # fmt: skip
+# Drafts: the family of the target, the method, and what the draft shares with it instead of loading.
+DRAFTS = {
+    "deepseek_v3_mtp": ("deepseek_v3_mtp", "mtp", ()),
+    "llama_eagle": ("llama", "eagle", ("lm_head.weight",)),
+    "llama_eagle3": ("llama", "eagle3", ()),
+    "llama_eagle3_shared": ("llama", "eagle3", ("embed_tokens.weight",)),
+}
 FLAGS = {"gpt_oss_mxfp4": ["--kernel-config", '{"moe_backend": "cpu"}']}
 
 
-def engine_config(directory: str, load_format: str):
+def engine_config(directory: str, load_format: str, **given):
     from vllm.engine.arg_utils import EngineArgs
 
     return EngineArgs(
@@ -40,6 +48,7 @@ def engine_config(directory: str, load_format: str):
         skip_tokenizer_init=True,
         enforce_eager=True,
         max_model_len=64,
+        **given,
     ).create_engine_config()
 
 
@@ -89,7 +98,42 @@ def compare(program: str, directory: str, family: str) -> str:
             except preload.Unsupported as refusal:
                 return "" if REFUSED[family] in str(refusal) else f"refused otherwise: {refusal}"
             return "was not refused"
-        found = differences(held(load(engine_config(directory, "preload"))), held(load(engine_config(directory, "auto"))))
+        found = differences(
+            held(load(engine_config(directory, "preload"))), held(load(engine_config(directory, "auto")))
+        )
+    return f"{len(found)} differ: {', '.join(found[:5])}" if found else ""
+
+
+def load_draft(config):
+    """The draft as vLLM's proposer gets it, before it shares the target's ends."""
+    from vllm.config import set_current_vllm_config
+    from vllm.model_executor.model_loader import get_model
+    from vllm.model_executor.model_loader.utils import get_draft_load_config
+
+    with set_current_vllm_config(config):
+        return get_model(
+            vllm_config=config,
+            model_config=config.speculative_config.draft_model_config,
+            load_config=get_draft_load_config(config),
+        )
+
+
+def compare_draft(program: str, work: str, draft: str) -> str:
+    target, method, shared = DRAFTS[draft]
+    directories = {name: layout_checkpoint.write_family(work, name) for name in {target, draft}}
+    speculative = {"method": method, "num_speculative_tokens": 1}
+    if target != draft:
+        speculative["model"] = directories[draft]
+
+    def held_by(load_format: str) -> dict:
+        config = engine_config(directories[target], load_format, speculative_config=speculative)
+        start_groups(config)
+        found = held(load_draft(config))
+        return {name: tensor for name, tensor in found.items() if not name.endswith(shared or "\0")}
+
+    flags = ["--speculative-config", json.dumps(speculative)]
+    with daemon.Served(program, "--model", directories[target], *flags):
+        found = differences(held_by("preload"), held_by("auto"))
     return f"{len(found)} differ: {', '.join(found[:5])}" if found else ""
 
 
@@ -104,11 +148,14 @@ def main() -> int:
     preload.vllm.register()
     failures = 0
     daemon.use_directories(args.work)
-    for family in args.families or FAMILIES:
-        directory = layout_checkpoint.write_family(str(args.work), family)
+    for family in args.families or (*FAMILIES, *(f"draft {name}" for name in DRAFTS)):
         try:
-            start_groups(engine_config(directory, "auto"))
-            text = compare(args.program, directory, family)
+            if family.startswith("draft "):
+                text = compare_draft(args.program, str(args.work), family.removeprefix("draft "))
+            else:
+                directory = layout_checkpoint.write_family(str(args.work), family)
+                start_groups(engine_config(directory, "auto"))
+                text = compare(args.program, directory, family)
         except Exception as error:  # noqa: BLE001  one family's failure is told, and the others are tried
             text = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
         failures += bool(text)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What would write to shared weights is refused by name, before it does; part of tests/engines/vllm_cpu.
 
-    vllm_refusals.py PRELOAD WORK
+vllm_refusals.py PRELOAD WORK
 """
 
 import argparse
@@ -23,7 +23,9 @@ def calls(program: str, work: pathlib.Path) -> None:
         asked = [[name, *ARGUMENTS.get(name, [])] for name in CALLS]
         got = Engines(work).run(model, extra={"fallback": False}, ask=asked)
     for name in CALLS:
-        assert got["asked"][name].startswith("Unsupported: " + name + "() writes to weights"), got["asked"][name]
+        assert got["asked"][name].startswith("Unsupported: " + name + "() writes to weights"), got["asked"][
+            name
+        ]
     assert got["tokens_after"] == got["tokens"]
 
 

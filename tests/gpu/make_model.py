@@ -6,6 +6,8 @@ several safetensors files. Needs torch and transformers, and a GPU to be quick.
     make_model.py SHAPE OUT [--layers N] [--tiny]
 
     llama8b      Llama 3 8B: 16 GB
+    qwen3        Qwen3 8B with 12 of its 36 layers: 7 GB
+    mixtral      Mixtral 8x7B with 4 of its 32 layers: 12 GB
     qwen3_moe    Qwen3 30B-A3B with 8 of its 48 layers: 11 GB
     deepseek_v3  DeepSeek-V3 with its parts (MLA, groups of experts, a shared expert, dense layers
                  first) at less than its widths: 4 GB
@@ -35,6 +37,38 @@ SHAPES = {
             "rms_norm_eps": 1e-5,
             "bos_token_id": 128000,
             "eos_token_id": 128001,
+        },
+        {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 8},
+    ),
+    "qwen3": (
+        transformers.Qwen3Config,
+        {
+            "vocab_size": 151936,
+            "hidden_size": 4096,
+            "intermediate_size": 12288,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "max_position_embeddings": 8192,
+            "rope_theta": 1000000.0,
+            "rms_norm_eps": 1e-6,
+        },
+        {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 8, "head_dim": 32},
+    ),
+    "mixtral": (
+        transformers.MixtralConfig,
+        {
+            "vocab_size": 32000,
+            "hidden_size": 4096,
+            "intermediate_size": 14336,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 8192,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+            "rope_theta": 1000000.0,
         },
         {"vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 8},
     ),

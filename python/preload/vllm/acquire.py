@@ -82,7 +82,10 @@ class Kept:
 
     def put(self, model_config, acquired: Acquired) -> None:
         key = id(model_config)
-        forget = lambda _: self._by_model.pop(key, None)  # noqa: E731
+
+        def forget(_) -> None:
+            self._by_model.pop(key, None)
+
         self._by_model[key] = (weakref.ref(model_config, forget), acquired)
 
     def take(self, model_config) -> Acquired | None:

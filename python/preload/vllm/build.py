@@ -22,17 +22,32 @@ _OWNERSHIP = {"has_own_embed_tokens": "embed_tokens.weight", "has_own_lm_head": 
 def forget_layers(vllm_config, model: torch.nn.Module) -> None:
     """Takes a model's layers out of the config that they registered themselves in, by name."""
     mine = set(map(id, model.modules()))
-    layers = vllm_config.compilation_config.static_forward_context
-    for name in [name for name, layer in layers.items() if id(layer) in mine]:
+    compilation = vllm_config.compilation_config
+    layers = compilation.static_forward_context
+    names = {name for name, layer in layers.items() if id(layer) in mine}
+    for name in names:
         del layers[name]
+    experts = compilation.static_all_moe_layers
+    experts[:] = [name for name in experts if name not in names]
+
+
+def device_of(vllm_config, load_config) -> torch.device:
+    return torch.device(load_config.device or vllm_config.device_config.device)
+
+
+def without_weights(vllm_config, model_config, load_config, prefix: str = "") -> torch.nn.Module:
+    """The model, whose weights have no memory and whose buffers are real."""
+    with device_of(vllm_config, load_config), WeightsOnMeta():
+        return initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
 
 
 class Build:
     """Builds one model; each step is timed."""
 
     def __init__(self, vllm_config, model_config, load_config, prefix: str, shard):
-        self._vllm, self._model_config, self._prefix, self._shard = vllm_config, model_config, prefix, shard
-        self._device = torch.device(load_config.device or vllm_config.device_config.device)
+        self._vllm, self._model_config, self._load_config = vllm_config, model_config, load_config
+        self._prefix, self._shard = prefix, shard
+        self._device = device_of(vllm_config, load_config)
         self._timing: list = []
 
     def timing_text(self) -> str:
@@ -56,10 +71,7 @@ class Build:
         return result
 
     def _initialize(self) -> torch.nn.Module:
-        with self._device, WeightsOnMeta():
-            return initialize_model(
-                vllm_config=self._vllm, model_config=self._model_config, prefix=self._prefix
-            )
+        return without_weights(self._vllm, self._model_config, self._load_config, self._prefix)
 
     def _assign(self, model: torch.nn.Module) -> None:
         if not self._shard.info.is_copy:
@@ -71,7 +83,7 @@ class Build:
     def _borrow(self, model: torch.nn.Module, attributes: dict) -> frozenset:
         """Names of a draft's parameters that are the target's: vLLM shares them after loading.
 
-        Until it does they are zeros that take no memory.
+        Until it does they are zeros.
         """
         borrowed = set()
         for flag, suffix in _OWNERSHIP.items():
@@ -90,11 +102,15 @@ class Build:
             for name, parameter in model.named_parameters(remove_duplicate=False):
                 if name.endswith(suffix) and parameter.is_meta:
                     borrowed.add(name)
-                    zeros = torch.zeros((), dtype=parameter.dtype, device=self._device).expand(parameter.shape)
-                    new = torch.Tensor._make_subclass(type(parameter), zeros, False)
+                    new = torch.Tensor._make_subclass(type(parameter), self._zeros(parameter), False)
                     new.__dict__.update(parameter.__dict__)
                     torch.utils.swap_tensors(parameter, new)
         return frozenset(borrowed)
+
+    def _zeros(self, like: torch.Tensor) -> torch.Tensor:
+        if self._device.type == "cpu":  # packed after loading, which wants them contiguous
+            return torch.zeros(like.shape, dtype=like.dtype, device=self._device)
+        return torch.zeros((), dtype=like.dtype, device=self._device).expand(like.shape)  # no memory
 
     def _post_process(self, model: torch.nn.Module) -> None:
         with post_process.guard_against_writes(self._shared_ranges()):

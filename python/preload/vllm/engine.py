@@ -72,7 +72,10 @@ def model_directory(model_config, load_config) -> str:
 
 def expectation(vllm_config, model_config, load_config, role: str) -> dict:
     """What must be served: the files of the model, and the key's fields that the engine decides."""
-    expect = {"model": model_directory(model_config, load_config), "fields": key_fields(vllm_config, model_config, role)}
+    expect = {
+        "model": model_directory(model_config, load_config),
+        "fields": key_fields(vllm_config, model_config, role),
+    }
     if model_config.revision is not None and not os.path.isdir(model_config.model):
         expect["revision"] = model_config.revision
     return expect

@@ -12,16 +12,17 @@ from vllm.config.load import LoadConfig
 from vllm.logger import init_logger
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
-from vllm.model_executor.model_loader.utils import get_draft_load_config, initialize_model
+from vllm.model_executor.model_loader.utils import get_draft_load_config
 from vllm.utils.torch_utils import set_default_torch_dtype
 
-from .._meta import WeightsOnMeta
-from ..errors import Error, Timeout, Unsupported
+from ..errors import Error, Unsupported
 from . import build, engine, memory, refusals
 from .acquire import KEPT, RECOVERABLE, Acquired, Acquirer
 from .options import parse
 
 logger = init_logger("vllm.preload")
+
+_RESIDENT = ("READY", "DRAINING", "ORPHANED")  # states in which a daemon's weights take memory
 
 
 class PreloadModelLoader(BaseModelLoader):
@@ -61,15 +62,24 @@ class PreloadModelLoader(BaseModelLoader):
         acquirer = Acquirer(self.options, vllm_config, model_config, self.load_config)
         acquired = acquirer.acquire()
         if acquired.error is not None:
-            self._check_may_fall_back(acquirer, acquired.error)
+            self._check_may_fall_back(acquirer, vllm_config, model_config, acquired.error)
         return acquired
 
-    def _check_may_fall_back(self, acquirer: Acquirer, cause: Error) -> None:
-        """Raises ``cause`` unless a load from disk may stand in for it."""
+    def _check_may_fall_back(self, acquirer: Acquirer, vllm_config, model_config, cause: Error) -> None:
+        """Raises ``cause``, or NotEnoughMemory, unless a load from disk may stand in for it."""
         if not self.options.fallback:
             raise cause
-        if isinstance(cause, Timeout) and acquirer.look().state == "LOADING":
+        found = acquirer.look()
+        if found.state == "LOADING":
             raise cause  # it is coming, and will take the memory
+        if found.state in _RESIDENT:
+            memory.check_second_copy(
+                self._bytes_of(vllm_config, model_config),
+                found.bytes,
+                memory.free_bytes(found.memory == "cuda"),
+                found.device,
+                cause,
+            )
 
     # What the model runner asks.
 
@@ -77,20 +87,21 @@ class PreloadModelLoader(BaseModelLoader):
         engine.check_platform()
         is_draft = engine.is_draft(vllm_config, model_config)
         if is_draft and not engine.has_served_draft(vllm_config):
-            logger.info("preload holds no drafts of method %s: this one is loaded from disk", _method(vllm_config))
+            logger.info(
+                "preload holds no drafts of method %s: this one is loaded from disk", _method(vllm_config)
+            )
             return self._load_from_disk(vllm_config, model_config, prefix)
         refusals.check_config(vllm_config, self.options.zero_copy)
         began = time.perf_counter()
         kept = KEPT.take(model_config)
         acquired = kept or self._acquire(vllm_config, model_config)
-        memory.check_accounted(acquired, kept is not None, vllm_config)
+        if self.options.zero_copy:
+            memory.check_accounted(acquired, kept is not None, vllm_config)
         cause = acquired.error
         if cause is None:
             try:
                 return self._build(vllm_config, model_config, prefix, acquired, began)
             except RECOVERABLE as error:
-                if not self.options.fallback:
-                    raise
                 cause = error.with_traceback(None)  # its frames hold what is to be freed
         return self._fall_back(vllm_config, model_config, prefix, acquired, cause)
 
@@ -98,16 +109,15 @@ class PreloadModelLoader(BaseModelLoader):
         shard = acquired.shard
         if not self.options.zero_copy:
             shard = self._copy(vllm_config, model_config, shard)
-        attached = time.perf_counter()
         steps = build.Build(vllm_config, model_config, self.load_config, prefix, shard)
         model = steps.run()
         if self.options.zero_copy:
             refusals.protect(model)
         acquired.shard = None
         logger.info(
-            "preload: %d tensors, %.2f GiB of %s (%s, %s) in %.1f ms: attach %.1f, %s",
+            "preload: %d tensors, %.2f GiB of %s (%s, %s): load %.1f ms; attach %.1f, %s",
             len(shard), shard.memory_bytes / (1 << 30), acquired.role, self.options.mode, shard.info.device,
-            (time.perf_counter() - began) * 1000, (attached - began) * 1000, steps.timing_text(),
+            (time.perf_counter() - began) * 1000, shard.attach_ms, steps.timing_text(),
         )  # fmt: skip
         return model.eval()
 
@@ -125,25 +135,18 @@ class PreloadModelLoader(BaseModelLoader):
         acquired.shard = None
         gc.collect()
         torch.accelerator.empty_cache()
-        found = acquirer.look()
-        resident = found.bytes if found.state in ("READY", "DRAINING", "ORPHANED", "LOADING") else 0
-        on_cuda = found.memory == "cuda"
-        if resident:
-            memory.check_second_copy(
-                self._bytes_of(vllm_config, model_config, prefix),
-                resident,
-                memory.free_bytes(on_cuda),
-                found.device,
-                cause,
-            )
+        self._check_may_fall_back(acquirer, vllm_config, model_config, cause)
         memory.give_back(acquired.charged_bytes, vllm_config)
         logger.warning("preload: loading %s from disk, since %s: %s", acquired.role, cause.status, cause)
         return self._load_from_disk(vllm_config, model_config, prefix)
 
-    def _bytes_of(self, vllm_config, model_config, prefix) -> int:
-        """Of the weights that this engine would load."""
-        with set_default_torch_dtype(model_config.dtype), torch.device("meta"), WeightsOnMeta():
-            model = initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
+    def _bytes_of(self, vllm_config, model_config) -> int:
+        """Of the weights that this engine would load.
+
+        Built on its own device: vLLM keeps rotary tables for the next model, which must be real.
+        """
+        with set_default_torch_dtype(model_config.dtype):
+            model = build.without_weights(vllm_config, model_config, self.load_config)
         build.forget_layers(vllm_config, model)
         return memory.weight_bytes(model)
 

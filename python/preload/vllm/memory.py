@@ -53,7 +53,7 @@ def give_back(charged_bytes: int, vllm_config) -> None:
     workers = [
         worker
         for worker in gc.get_objects()
-        if isinstance(worker, module.Worker) and getattr(worker, "vllm_config", None) is vllm_config
+        if issubclass(type(worker), module.Worker) and getattr(worker, "vllm_config", None) is vllm_config
     ]
     if len(workers) != 1:
         raise Unsupported(

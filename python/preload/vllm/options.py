@@ -43,7 +43,9 @@ def parse(extra_config: dict | None) -> Options:
         value = given.get(key)
         if value is None:
             continue
-        least_ok = not isinstance(value, (bool, str)) and (value > 0 or (value == 0 and key != "connect_timeout_s"))
+        least_ok = not isinstance(value, (bool, str)) and (
+            value > 0 or (value == 0 and key != "connect_timeout_s")
+        )
         if not least_ok:
             _refuse(key, "a number of seconds, not negative", value)
         given[key] = float(value)

@@ -113,7 +113,9 @@ def classify(method, layer) -> PostProcess | None:
 
 def _name_of(method, layer) -> str:
     scheme = getattr(layer, "scheme", None)
-    backends = (getattr(method, name, None) for name in ("unquantized_backend", "fp8_backend", "mxfp4_backend"))
+    backends = (
+        getattr(method, name, None) for name in ("unquantized_backend", "fp8_backend", "mxfp4_backend")
+    )
     backend = next((backend.name for backend in backends if backend is not None), None)
     parts = [type(method).__name__, type(scheme).__name__ if scheme is not None else None, backend]
     return " ".join(part for part in parts if part)
