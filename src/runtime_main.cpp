@@ -68,9 +68,10 @@ int main(int argc, char** argv) {
   const std::string command = arguments.empty() ? "" : arguments.front();
   if (command == "--version") {
     fmt::print("preload-runtime {}, {}, {}\n", PRELOAD_VERSION, mpi_description(),
-               doctor::kBuiltForCuda == 0 ? "without CUDA"
-                                          : fmt::format("CUDA {}.{}", doctor::kBuiltForCuda / 1000,
-                                                        doctor::kBuiltForCuda % 1000 / 10));
+               doctor::built_for_cuda() == 0
+                   ? "without CUDA"
+                   : fmt::format("CUDA {}.{}", doctor::built_for_cuda() / 1000,
+                                 doctor::built_for_cuda() % 1000 / 10));
     return 0;
   }
   if (command == "serve" || command == "bench") arguments.erase(arguments.begin());

@@ -93,7 +93,7 @@ Checks examine(const ParsedOptions& options, const Launcher& launcher,
   Checks checks{check_launcher(launcher, variables),
                 check_runtime(doctor::gather_runtime_facts(find_runtime()), launcher)};
   if (device.value_or(true)) {
-    checks.push_back(check_driver(gpus, doctor::kBuiltForCuda));
+    checks.push_back(check_driver(gpus, doctor::built_for_cuda()));
     checks.push_back(check_visible_gpus(gpus, variables));
     if (device && !has_gpus) {
       checks.push_back(doctor::fail("GPU binding", Errc::kDevice,

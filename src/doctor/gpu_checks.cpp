@@ -48,6 +48,8 @@ bool any_mig(const GpuFacts& facts) { return std::ranges::any_of(facts.nvml.gpus
 
 }  // namespace
 
+int built_for_cuda() noexcept { return PRELOAD_BUILT_FOR_CUDA; }
+
 Check check_driver(const GpuFacts& facts, int built_for_cuda) {
   if (facts.nvml.mismatch) {
     return fail(kDriver, Errc::kDevice,

@@ -14,7 +14,7 @@
 namespace preload::doctor {
 
 // The CUDA toolkit that this was built with: 12040 is 12.4; 0: none.
-inline constexpr int kBuiltForCuda = PRELOAD_BUILT_FOR_CUDA;
+int built_for_cuda() noexcept;
 
 // Driver, its two halves and the toolkit that this was built with.
 Check check_driver(const GpuFacts& facts, int built_for_cuda);

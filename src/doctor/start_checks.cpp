@@ -18,7 +18,7 @@ Checks start_checks(bool cuda, bool several) {
     const GpuFacts facts = gather_gpu_facts(paths);
     gpus = !facts.visible.empty();
     checks.push_back(check_library_path(variables));
-    checks.push_back(check_driver(facts, kBuiltForCuda));
+    checks.push_back(check_driver(facts, built_for_cuda()));
     checks.push_back(check_visible_gpus(facts, variables));
     if (gpus) checks.push_back(check_compute_mode(facts, variables));
   }
