@@ -330,23 +330,31 @@ int RankJob::conclude(const ServeEnd& end) {
       close_servers();
       if (keeper_) keeper_->stopped();
       return end.status;
-    case ServeEnd::Cause::kSignal: {
-      const std::optional<JobFailure> told = supervision_.fail(end.status, end.text);
-      if (!told) log::warn(end.text);
-      const JobFailure verdict = told.value_or(own_failure(end.status, end.text));
-      end_with(verdict);
-      return verdict.status;
-    }
+    case ServeEnd::Cause::kSignal:
     case ServeEnd::Cause::kFailure:
       break;
   }
-  const JobFailure failure = control_.failure().value_or(own_failure(end.status, end.text));
+  const JobFailure verdict = verdict_on(end);
   // What rank 0 cannot log any more, the next one does.
-  if (failure.lost && failure.rank == 0 && launch_.coords.global == 1) {
-    report_failure(failure, launch_.tasks);
+  if (verdict.lost && verdict.rank == 0 && launch_.coords.global == 1) {
+    report_failure(verdict, launch_.tasks);
   }
-  end_with(failure);
-  return failure.status;
+  end_with(verdict);
+  return verdict.status;
+}
+
+// The job's failure where another rank's is known; else what ended this rank, told to the others:
+// to them a rank that goes without a word is lost.
+JobFailure RankJob::verdict_on(const ServeEnd& end) {
+  if (const std::optional<JobFailure> known = control_.failure()) return *known;
+  const std::optional<JobFailure> told = supervision_.fail(end.status, end.text);
+  if (told) return *told;
+  if (end.cause == ServeEnd::Cause::kSignal) {
+    log::warn(end.text);
+  } else {
+    log::error(end.text);
+  }
+  return own_failure(end.status, end.text);
 }
 
 void RankJob::end_with(const JobFailure& verdict) {

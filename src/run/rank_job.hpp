@@ -54,6 +54,7 @@ class RankJob {
   void await_leases();
   void close_servers();
   void leave_place();
+  JobFailure verdict_on(const ServeEnd& end);
   JobFailure own_failure(int status, const std::string& text) const;
   void report(Errc code, const std::string& text, std::optional<int> of_rank = std::nullopt);
   void leave_tombstone(const JobFailure& failure, std::string_view code);
