@@ -11,6 +11,7 @@ alone. Every array and tensor keeps the mapping and its lease alive. NumPy and t
 when asked for.
 """
 
+from .artifacts import Artifact, get_artifact, put_artifact
 from .attachment import Attachment, Info, attach
 from .daemon import Daemon, Where, find_daemon
 from .errors import (
@@ -33,6 +34,7 @@ from .tensor import Tensor
 __version__ = "0.1.0"
 
 __all__ = [
+    "Artifact",
     "Attachment",
     "Daemon",
     "DeviceError",
@@ -53,4 +55,6 @@ __all__ = [
     "Where",
     "attach",
     "find_daemon",
+    "get_artifact",
+    "put_artifact",
 ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from .errors import OK, Error, error_of
 
 ABI_VERSION = 1
+NOT_FOUND = 10
 MAX_DIMS = 8
 _SONAME = "libpreload_client.so.1"
 
@@ -114,6 +115,16 @@ def _candidates() -> list[str]:
     return [*found, _SONAME]  # the bare name: what the dynamic linker knows
 
 
+class Artifact(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("data", c_void_p),
+        ("bytes", c_uint64),
+        ("metadata", c_char_p),
+        ("handle", c_void_p),
+    ]
+
+
 def _open() -> ctypes.CDLL:
     given = os.environ.get("PRELOAD_CLIENT_LIBRARY")
     tried = [given] if given else _candidates()
@@ -137,6 +148,12 @@ def _declare(lib: ctypes.CDLL) -> None:
         "preload_last_error_fields": (c_char_p, []),
         "preload_attach": (c_int, [POINTER(AttachOptions), POINTER(c_void_p)]),
         "preload_find_daemon": (c_int, [POINTER(AttachOptions), POINTER(Daemon)]),
+        "preload_put_artifact": (
+            c_int,
+            [POINTER(AttachOptions), c_char_p, c_char_p, c_char_p, c_uint64],
+        ),
+        "preload_get_artifact": (c_int, [POINTER(AttachOptions), c_char_p, POINTER(Artifact)]),
+        "preload_free_artifact": (None, [POINTER(Artifact)]),
         "preload_detach": (None, [attachment]),
         "preload_get_info": (c_int, [attachment, POINTER(AttachmentInfo)]),
         "preload_get_slab": (c_int, [attachment, c_uint32, POINTER(Slab)]),
