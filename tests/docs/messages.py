@@ -33,6 +33,8 @@ def all_texts():
         for path in sorted((SOURCE / folder).rglob("*")):
             if path.suffix in (".cpp", ".hpp", ".cu", ".cuh"):
                 texts += texts_of(path.read_text())
-    for path in [*(SOURCE / "python").rglob("*.py"), *(p for p in (SOURCE / "launch").rglob("*") if p.is_file())]:
-        texts.append(path.read_text())
+    for path in [*(SOURCE / "python").rglob("*.py"), *(SOURCE / "launch").rglob("*")]:
+        # What Python compiled for itself is no source.
+        if path.is_file() and path.suffix != ".pyc":
+            texts.append(path.read_text())
     return texts
