@@ -128,12 +128,11 @@ void check_index(const ShardIndex& index, const std::vector<WeightFile>& files, 
     }
   }
   for (const auto& [file, tensors] : absent) {
-    problems.add(file,
-                 fmt::format("lacks {} tensor{} that {} places there, and no other file holds "
-                             "{}: {}; download the file again, or remove the index if the "
-                             "model is meant to be without",
-                             tensors.size(), tensors.size() == 1 ? "" : "s", kIndexName,
-                             tensors.size() == 1 ? "it" : "them", quote_list(tensors)));
+    problems.add(file, fmt::format("lacks {} that {} places there, and no other file holds "
+                                   "{}: {}; download the file again, or remove the index if the "
+                                   "model is meant to be without",
+                                   counted(tensors.size(), "tensor"), kIndexName,
+                                   tensors.size() == 1 ? "it" : "them", quote_list(tensors)));
   }
   if (stale.empty() || !absent.empty()) return;
   std::string examples;

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "cli/command.hpp"
@@ -180,7 +181,7 @@ int run_stop(const Arguments& arguments) {
   if (options.json) {
     fmt::print("{}\n", stop.json().dump(2));
   } else if (gone) {
-    fmt::print("stopped {} daemon{}\n", count, count == 1 ? "" : "s");
+    fmt::print("stopped {}\n", counted(count, "daemon"));
   }
   stop.report();
   return gone ? 0 : exit_status(Errc::kTimeout);

@@ -2,7 +2,6 @@
 #include "client/artifact.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include "wire/exchange.hpp"
 
@@ -23,11 +22,7 @@ void check_request(const wire::PutArtifactRequest& request) {
 }
 
 void check_content(const std::string& key, std::uint64_t bytes, int fd) {
-  struct stat info {};
-  if (is_sealed(fd) && ::fstat(fd, &info) == 0 &&
-      static_cast<std::uint64_t>(info.st_size) == bytes) {
-    return;
-  }
+  if (wire::holds_artifact(fd, bytes)) return;
   throw Error(Errc::kProtocol, fmt::format("the daemon sent artifact '{}' in something else than a "
                                            "sealed memfd of the {} bytes that it announced",
                                            key, bytes));

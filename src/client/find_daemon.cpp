@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/cuda_device.hpp"
+#include "serve/directory_view.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload::client {
@@ -28,18 +29,6 @@ preload_daemon_state state_of(wire::DaemonState state) noexcept {
       return PRELOAD_DAEMON_ORPHANED;
   }
   return PRELOAD_DAEMON_ABSENT;
-}
-
-wire::DaemonStatus status_of(const StateFile& file) {
-  wire::DaemonStatus status;
-  status.gpu_uuid = file.device;
-  status.slot = file.slot;
-  status.role = file.role;
-  status.job = file.job;
-  status.pid = file.pid;
-  status.model = file.model;
-  status.bytes = file.progress.total_bytes;
-  return status;
 }
 
 bool is_on_host(const std::string& device) { return device.starts_with(kHostPrefix); }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "checkpoint/problems.hpp"
 #include "model/family_matcher.hpp"
@@ -11,14 +12,6 @@
 
 // What a matcher says of tensors that no rule takes and of those that are not there.
 namespace preload {
-namespace {
-
-// "1 tensor", "3 tensors".
-std::string count_tensors(std::size_t count) {
-  return fmt::format("{} tensor{}", count, count == 1 ? "" : "s");
-}
-
-}  // namespace
 
 void FamilyLayout::Matcher::leave_tied_alone() {
   for (const LayoutRule& rule : layout_.last_section_.rules) {
@@ -132,7 +125,7 @@ void FamilyLayout::Matcher::serve_others() {
       "{} of the model's other parts, which are served whole, with --tensor-parallel-size and "
       "--pipeline-parallel-size at 1: {}; the language model alone can be cut: leave them alone "
       "with {}",
-      count_tensors(refused.size()), quote_list(refused, kListed), fmt::join(remedies, " ")));
+      counted(refused.size(), "tensor"), quote_list(refused, kListed), fmt::join(remedies, " ")));
 }
 
 void FamilyLayout::Matcher::sort_out() {
@@ -143,14 +136,15 @@ void FamilyLayout::Matcher::sort_out() {
   if (shapes_.size() > kListed) {
     const std::size_t more = shapes_.size() - kListed;
     shapes_.resize(kListed);
-    shapes_.push_back(fmt::format("and {} more that contradict the config", count_tensors(more)));
+    shapes_.push_back(
+        fmt::format("and {} more that contradict the config", counted(more, "tensor")));
   }
   problems_.insert(problems_.end(), shapes_.begin(), shapes_.end());
   if (!leftovers.unconsumed.empty()) {
     problems_.push_back(fmt::format(
         "no rule of {} uses {}: {}; if they do not belong to the model, leave them alone with "
         "--ignore-tensor NAME",
-        layout_.spec_.architecture, count_tensors(leftovers.unconsumed.size()),
+        layout_.spec_.architecture, counted(leftovers.unconsumed.size(), "tensor"),
         quote_list(leftovers.unconsumed, kListed)));
   }
   if (!leftovers.needed.empty()) {
@@ -167,7 +161,7 @@ void FamilyLayout::Matcher::explain_missing() {
   if (missing_.empty()) return;
   problems_.push_back(fmt::format(
       "{} missing: {}; complete the checkpoint, or correct the config with --hf-overrides",
-      count_tensors(missing_.size()), quote_list(missing_, kListed)));
+      counted(missing_.size(), "tensor"), quote_list(missing_, kListed)));
   for (const LayoutRule& rule : layout_.last_section_.rules) {
     if (rule.tied_to.empty()) continue;
     if (std::ranges::find(missing_, rule.parts.front().stored) != missing_.end()) {

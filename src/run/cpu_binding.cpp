@@ -11,6 +11,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/counted.hpp"
 #include "base/fd.hpp"
 
 namespace preload::run {
@@ -137,9 +138,9 @@ CpuBinding::CpuBinding(const std::string& device) {
   account_ = widened_ ? fmt::format("CPU binding widened from {} to {} CPUs while loading",
                                     before_.size(), after->size())
                       : fmt::format(
-                            "CPU binding stays at {} CPU{}: {}; loading will be slow with "
+                            "CPU binding stays at {}: {}; loading will be slow with "
                             "so few (`srun --cpus-per-task`, `mpirun --bind-to none`)",
-                            before_.size(), before_.size() == 1 ? "" : "s", refusal);
+                            counted(before_.size(), "CPU"), refusal);
 }
 
 CpuBinding::~CpuBinding() {

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/error.hpp"
 #include "base/host_limits.hpp"
 
@@ -68,10 +69,10 @@ std::optional<std::string> host_shortage(const std::vector<HostNeed>& ranks) {
   for (const auto& [place, sum] : sums) {
     if (sum.allocations < 2 || sum.needed_bytes <= sum.available_bytes) continue;
     return fmt::format(
-        "{} rank{} of one node, from rank {} on, together need {} of host memory for the weights, "
+        "{} of one node, from rank {} on, together need {} of host memory for the weights, "
         "but only {} are available ({}): free memory, raise the limit, or shard over more ranks of "
         "more nodes",
-        sum.ranks, sum.ranks == 1 ? "" : "s", sum.first, format_bytes(sum.needed_bytes),
+        counted(sum.ranks, "rank"), sum.first, format_bytes(sum.needed_bytes),
         format_bytes(sum.available_bytes), std::get<1>(place));
   }
   return std::nullopt;

@@ -47,7 +47,6 @@ void RankControl::ready() {
   const std::lock_guard lock(mutex_);
   if (servers_.empty() || decided_) return;
   for (Server* server : servers_) server->admit();
-  on_ready_();
 }
 
 void RankControl::forget(const Server& server) {
@@ -60,12 +59,10 @@ std::optional<ServeEnd> RankControl::decided() const {
   return decided_;
 }
 
-RankControl::Serving::Serving(RankControl& control, std::vector<Server*> servers,
-                              std::function<void()> on_ready)
+RankControl::Serving::Serving(RankControl& control, std::vector<Server*> servers)
     : control_(control) {
   const std::lock_guard lock(control_.mutex_);
   control_.servers_ = std::move(servers);
-  control_.on_ready_ = std::move(on_ready);
   if (!control_.decided_) return;
   for (Server* server : control_.servers_) server->end(*control_.decided_);
 }
@@ -73,7 +70,6 @@ RankControl::Serving::Serving(RankControl& control, std::vector<Server*> servers
 RankControl::Serving::~Serving() {
   const std::lock_guard lock(control_.mutex_);
   control_.servers_.clear();
-  control_.on_ready_ = nullptr;
 }
 
 }  // namespace preload::run

@@ -33,11 +33,11 @@ class RankControl {
   std::optional<ServeEnd> decided() const;
   std::optional<JobFailure> failure() const;
 
-  // From here to its destruction ends go to every server, and READY to them and to `on_ready`. None
+  // From here to its destruction ends go to every server, and READY to them. None
   // of this may block.
   class Serving {
    public:
-    Serving(RankControl& control, std::vector<Server*> servers, std::function<void()> on_ready);
+    Serving(RankControl& control, std::vector<Server*> servers);
     ~Serving();
     Serving(const Serving&) = delete;
     Serving& operator=(const Serving&) = delete;
@@ -55,7 +55,6 @@ class RankControl {
   std::optional<ServeEnd> decided_;
   std::optional<JobFailure> failure_;
   std::vector<Server*> servers_;
-  std::function<void()> on_ready_;
   std::unique_ptr<Watchdog> hard_end_;
 };
 

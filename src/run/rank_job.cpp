@@ -268,7 +268,7 @@ ServeEnd RankJob::serve() {
   roles_served_ = roles_to_admit_ = daemons.size();
   std::vector<ServeEnd> ends(daemons.size());
   {
-    const RankControl::Serving serving(control_, servers, [] {});
+    const RankControl::Serving serving(control_, servers);
     front_.watch(daemons.front()->role.endpoint.socket_name());
     supervision_.bound();
     run_threads(static_cast<int>(daemons.size()), [&](int i, const std::atomic<bool>&) {

@@ -2,7 +2,6 @@
 #include "serve/artifact_store.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <utility>
 #include <vector>
@@ -11,22 +10,12 @@
 #include "base/log.hpp"
 
 namespace preload {
-namespace {
 
-void check_content(const wire::PutArtifactRequest& request, int fd) {
-  struct stat info {};
-  if (!is_sealed(fd) || ::fstat(fd, &info) != 0 ||
-      static_cast<std::uint64_t>(info.st_size) != request.bytes) {
+wire::PutArtifactReply ArtifactStore::put(const wire::PutArtifactRequest& request, Fd content) {
+  if (!wire::holds_artifact(content.get(), request.bytes))
     throw Error(Errc::kProtocol,
                 fmt::format("artifact '{}' must come as a sealed memfd of {} bytes", request.key,
                             request.bytes));
-  }
-}
-
-}  // namespace
-
-wire::PutArtifactReply ArtifactStore::put(const wire::PutArtifactRequest& request, Fd content) {
-  check_content(request, content.get());
   const auto old = artifacts_.find(request.key);
   const bool replaces = old != artifacts_.end();
   if (replaces) forget(old);

@@ -93,6 +93,21 @@ std::optional<DaemonView> look_at(const SocketDir& directory, const std::string&
 
 }  // namespace
 
+wire::DaemonStatus status_of(const StateFile& file) {
+  wire::DaemonStatus status;
+  status.gpu_uuid = file.device;
+  status.slot = file.slot;
+  status.role = file.role;
+  status.job = file.job;
+  status.pid = file.pid;
+  status.global_rank = file.global_rank;
+  status.model = file.model;
+  status.bytes = file.progress.total_bytes;
+  status.progress = file.progress;
+  status.local_size = file.local_size;
+  return status;
+}
+
 wire::DaemonStatus DaemonView::status() const {
   if (live) return *live;
   if (kept && condition != DaemonCondition::kComing) {
@@ -107,18 +122,7 @@ wire::DaemonStatus DaemonView::status() const {
   }
   wire::DaemonStatus status;
   status.role = role_name(stem.ends_with(kDraftSuffix) ? Role::kDraft : Role::kTarget);
-  if (file) {
-    status.gpu_uuid = file->device;
-    status.slot = file->slot;
-    status.role = file->role;
-    status.job = file->job;
-    status.pid = file->pid;
-    status.global_rank = file->global_rank;
-    status.model = file->model;
-    status.bytes = file->progress.total_bytes;
-    status.progress = file->progress;
-    status.local_size = file->local_size;
-  }
+  if (file) status = status_of(*file);
   if (condition == DaemonCondition::kComing) return status;
   status.state = wire::DaemonState::kFailed;
   status.code = file ? file->code : "";

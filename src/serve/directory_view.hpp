@@ -11,6 +11,9 @@
 
 namespace preload {
 
+// What a daemon's own file says of it.
+wire::DaemonStatus status_of(const StateFile& file);
+
 // What stands behind one name of a socket directory.
 enum class DaemonCondition {
   kAnswering,  // its socket does: `live` is its word

@@ -205,9 +205,7 @@ void Keeper::hello(Session& session, const wire::HelloRequest& request) {
 
 void Keeper::attach(Session& session, wire::Frame frame) {
   const auto request = wire::attach_request_from_json(frame.body);
-  if (frame.fds.size() != 1 || !is_lease_pipe(frame.fds.front().get()))
-    throw Error(Errc::kProtocol,
-                "attach must come with one descriptor, the read end of the lease pipe");
+  Fd pipe = take_lease_pipe(std::move(frame.fds));
   Kept& kept = kept_for(session);
   if (kept.owner >= 0) {
     wire::ErrorReply reply;
@@ -218,8 +216,7 @@ void Keeper::attach(Session& session, wire::Frame frame) {
     throw wire::PeerError(std::move(reply));
   }
   std::vector<int> fds;
-  const auto reply =
-      kept.holding.attach(request, std::move(frame.fds.front()), session.peer(), fds);
+  const auto reply = kept.holding.attach(request, std::move(pipe), session.peer(), fds);
   session.answer(frame.type, wire::to_json(reply), fds);
 }
 

@@ -26,6 +26,13 @@ bool is_lease_pipe(int fd) noexcept {
          system.f_type == PIPEFS_MAGIC && flags >= 0 && (flags & O_ACCMODE) == O_RDONLY;
 }
 
+Fd take_lease_pipe(std::vector<Fd> fds) {
+  if (fds.size() != 1 || !is_lease_pipe(fds.front().get()))
+    throw Error(Errc::kProtocol,
+                "attach must come with one descriptor, the read end of the lease pipe");
+  return std::move(fds.front());
+}
+
 double age_s(const Lease& lease) {
   const auto age = std::chrono::steady_clock::now() - lease.since;
   return std::round(std::chrono::duration<double>(age).count() * 1000) / 1000;

@@ -31,6 +31,9 @@ std::string printable_name(std::string_view name);
 // True for the read end of an anonymous pipe: anything else would never hang up.
 bool is_lease_pipe(int fd) noexcept;
 
+// What came with a request to attach. Throws Error(kProtocol) when it is not one lease's pipe.
+Fd take_lease_pipe(std::vector<Fd> fds);
+
 // The open leases, watched by one epoll descriptor that an outer loop can watch in turn.
 class LeaseTable {
  public:

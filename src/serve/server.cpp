@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "base/log.hpp"
 #include "serve/artifact_store.hpp"
 #include "serve/connect.hpp"
@@ -189,12 +190,10 @@ void Server::State::handle(Session& session, wire::Frame frame) {
 void Server::State::handle_attach(Session& session, wire::Frame frame) {
   const auto begin = Clock::now();
   const auto request = wire::attach_request_from_json(frame.body);
-  if (frame.fds.size() != 1 || !is_lease_pipe(frame.fds.front().get()))
-    throw Error(Errc::kProtocol,
-                "attach must come with one descriptor, the read end of the lease pipe");
+  Fd pipe = take_lease_pipe(std::move(frame.fds));
   std::vector<int> fds;
   try {
-    const auto reply = holding.attach(request, std::move(frame.fds.front()), session.peer(), fds);
+    const auto reply = holding.attach(request, std::move(pipe), session.peer(), fds);
     session.answer(frame.type, wire::to_json(reply), fds);
     holding.counters().attaches.add(std::chrono::duration<double>(Clock::now() - begin).count());
   } catch (const wire::PeerError& refusal) {
@@ -328,9 +327,8 @@ void Server::await_leases(Clock::time_point deadline) {
   Holding& holding = state_->holding;
   if (state_->left_to_keeper || holding.leases().size() == 0) return;
   const auto limit = std::chrono::ceil<std::chrono::seconds>(deadline - Clock::now());
-  log::info(fmt::format("{} is going: its {} open lease{} may end within {} s", holding.place(),
-                        holding.leases().size(), holding.leases().size() == 1 ? "" : "s",
-                        limit.count()));
+  log::info(fmt::format("{} is going: its {} may end within {} s", holding.place(),
+                        counted(holding.leases().size(), "open lease"), limit.count()));
   holding.drain(true);
   while (holding.leases().size() > 0 && Clock::now() < deadline) state_->loop.turn(deadline);
 }

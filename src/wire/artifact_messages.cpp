@@ -2,9 +2,11 @@
 #include "wire/artifact_messages.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
+#include "base/fd.hpp"
 #include "wire/json_object.hpp"
 
 namespace preload::wire {
@@ -54,6 +56,12 @@ void check_artifact_key(std::string_view key, Errc code) {
   throw Error(code, fmt::format("'{}' is no key of an artifact: names of letters, digits, '.', '_' "
                                 "and '-', with '/' between them, at most {} characters",
                                 key.substr(0, kMaxKeyLength), kMaxKeyLength));
+}
+
+bool holds_artifact(int fd, std::uint64_t bytes) noexcept {
+  struct stat info {};
+  return is_sealed(fd) && ::fstat(fd, &info) == 0 &&
+         static_cast<std::uint64_t>(info.st_size) == bytes;
 }
 
 std::string to_json(const PutArtifactRequest& message) {

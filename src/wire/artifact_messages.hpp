@@ -18,6 +18,9 @@ inline constexpr std::size_t kMaxArtifactMetadataBytes = 64 << 10;
 // at most 512 characters. Throws Error(code) that says so.
 void check_artifact_key(std::string_view key, Errc code);
 
+// Whether `fd` is a memfd of so many bytes that nobody can change any more.
+bool holds_artifact(int fd, std::uint64_t bytes) noexcept;
+
 // With one descriptor: a sealed memfd of `bytes`. What the key had before is replaced.
 struct PutArtifactRequest {
   std::string key;

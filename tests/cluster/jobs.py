@@ -24,7 +24,7 @@ from slurm import Slurm
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests" / "e2e"))
-from harness import COMMAND_S, READY_S, environment, eventually, is_running  # noqa: E402
+from harness import COMMAND_S, READY_S, environment, eventually, exit_status, is_running  # noqa: E402
 
 CPUS = 32  # of each node, whatever the machine has
 GONE_S = 15
@@ -186,12 +186,7 @@ class Job:
         return self.wait_for(loading, "every rank to load")
 
     def wait_end(self, limit_s=60):
-        """The exit status as a shell shows it."""
-        try:
-            status = self.process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {limit_s} s:\n{self.log}") from None
-        return status if status >= 0 else 128 - status
+        return exit_status(self, limit_s)
 
     def end_hard(self):
         with contextlib.suppress(ProcessLookupError):

@@ -5,13 +5,11 @@ import fcntl
 import hashlib
 import os
 import signal
-import subprocess
-import sys
 import time
 import unittest
 
 import harness
-from harness import HERE, eventually, is_running, make_llama, make_slow_model, needs_mpi
+from harness import eventually, is_running, make_llama, make_slow_model, needs_mpi
 
 SMALL = ["--hidden", 64, "--layers", 2, "--heads", 4, "--kv-heads", 2, "--vocab", 512, "--intermediate", 96]
 
@@ -86,18 +84,6 @@ class Busy(harness.Case):
         self.assertEqual(sorted(d["slot"] for d in self.status()), ["", "b"])
 
 
-def hold(case, device="host:0"):
-    """A client that attaches and stays."""
-    process = subprocess.Popen(
-        [sys.executable, str(HERE / "holder.py"), str(case.sockets), device],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=harness.python_environment(),
-    )  # fmt: skip
-    case.addCleanup(process.communicate)
-    case.addCleanup(process.kill)
-    case.assertRegex(process.stdout.readline(), "attached")
-    return process
-
-
 def ask(holder):
     """The hash of what it has mapped."""
     holder.stdin.write("?\n")
@@ -112,7 +98,7 @@ class Killed(harness.Case):
     @harness.needs_python_client
     def test_a_killed_client_loses_its_lease_within_a_second(self):
         self.start(make_llama(self.root / "model", *SMALL), "--layout", "hf").wait_ready()
-        victim, other = hold(self), hold(self)
+        victim, other = self.holder(), self.holder()
         eventually(lambda: len(self.leases()) == 2, 5, "two leases")
         value = ask(other)
         victim.kill()
@@ -125,7 +111,7 @@ class Killed(harness.Case):
     def test_a_killed_daemon_leaves_its_clients_data_and_its_place_to_the_next(self):
         model = make_llama(self.root / "model", *SMALL)
         first = self.start(model, "--layout", "hf").wait_ready()
-        holder = hold(self)
+        holder = self.holder()
         value = ask(holder)
         os.kill(self.pid_of_rank(0), signal.SIGKILL)
         self.assertEqual(first.wait_end(), 137)
@@ -133,7 +119,7 @@ class Killed(harness.Case):
         self.preload("attach", "--all", status=7)  # the stale socket misleads nobody
         second = self.start(model, "--layout", "hf").wait_ready()
         self.assertEqual(ask(holder), value)
-        newcomer = hold(self)
+        newcomer = self.holder()
         self.assertEqual(ask(newcomer), value)
         self.assert_stops_clean(second)
 
@@ -218,7 +204,7 @@ class Signals(harness.Case):
     def test_a_terminated_daemon_lets_its_clients_finish_and_admits_no_others(self):
         model = make_llama(self.root / "model", *SMALL)
         daemon = self.start(model, "--layout", "hf", "--lease-wait", 600).wait_ready()
-        holder = hold(self)
+        holder = self.holder()
         os.kill(self.pid_of_rank(0), signal.SIGTERM)
         eventually(lambda: [d["state"] for d in self.status()] == ["DRAINING"], 60, "the daemon to end")
         self.preload("attach", "--all", status=7)
@@ -230,7 +216,7 @@ class Signals(harness.Case):
     def test_a_daemon_waits_for_leases_no_longer_than_it_may(self):
         model = make_llama(self.root / "model", *SMALL)
         daemon = self.start(model, "--layout", "hf", "--lease-wait", 1).wait_ready()
-        holder = hold(self)
+        holder = self.holder()
         value = ask(holder)
         self.preload("stop")
         self.assertEqual(daemon.wait_end(), 0, daemon.log)
@@ -242,7 +228,7 @@ class Signals(harness.Case):
     def test_no_rank_of_a_terminated_job_leaves_before_the_clients_of_another(self):
         model = make_llama(self.root / "model", *SMALL)
         daemon = self.start(model, "-tp", 2, "--lease-wait", 600, ranks=2).wait_ready()
-        holder = hold(self, "host:0")
+        holder = self.holder()
         pids = [d["pid"] for d in self.status()]
         os.kill(self.pid_of_rank(1), signal.SIGTERM)
         # Its own place is free at once; but it is there, or mpirun would end the other, too.

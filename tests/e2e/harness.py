@@ -137,6 +137,15 @@ def checkpoint_tensors(directory):
     return tensors
 
 
+def exit_status(job, limit_s):
+    """Of what somebody started, as a shell shows it; fails the test after limit_s."""
+    try:
+        status = job.process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"still running after {limit_s} s:\n{job.log}") from None
+    return status if status >= 0 else 128 - status
+
+
 class Daemon:
     """`preload` as somebody starts it: alone, or on `ranks` ranks under mpirun."""
 
@@ -173,12 +182,7 @@ class Daemon:
         return self
 
     def wait_end(self, limit_s=30):
-        """The exit status as a shell shows it."""
-        try:
-            status = self.process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {limit_s} s:\n{self.log}") from None
-        return status if status >= 0 else 128 - status
+        return exit_status(self, limit_s)
 
     def end_hard(self):
         """Nothing of the session is left, whatever the test did."""
@@ -208,6 +212,17 @@ class Case(unittest.TestCase):
         daemon = Daemon(options.pop("sockets", self.sockets), model, *flags, **options)
         self.addCleanup(daemon.end_hard)
         return daemon
+
+    def holder(self, device="host:0"):
+        """A client that attaches and stays."""
+        process = subprocess.Popen(
+            [sys.executable, str(HERE / "holder.py"), str(self.sockets), device],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=python_environment(),
+        )  # fmt: skip
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        self.assertRegex(process.stdout.readline(), "attached")
+        return process
 
     def preload(self, *arguments, status=0, limit_s=COMMAND_S, sockets=None):
         """Runs a client command; its stdout."""

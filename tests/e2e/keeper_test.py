@@ -8,11 +8,10 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import harness
-from harness import BIN, HERE, eventually, is_running, make_llama, needs_mpi
+from harness import BIN, eventually, is_running, make_llama, needs_mpi
 from read_faults import ReadFaults
 
 SMALL = ["--hidden", 64, "--layers", 2, "--heads", 4, "--kv-heads", 2, "--vocab", 512, "--intermediate", 96]
@@ -49,16 +48,6 @@ class KeeperCase(harness.Case):
 
     def keeper_status(self):
         return json.loads(self.preload("status", "--json")).get("keeper")
-
-    def holder(self, device="host:0"):
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / "holder.py"), str(self.sockets), device],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=harness.python_environment(),
-        )  # fmt: skip
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
-        self.assertRegex(process.stdout.readline(), "attached")
-        return process
 
     @staticmethod
     def ask(holder):
