@@ -42,6 +42,7 @@ struct NodeProgress {
 std::string state_text(const wire::DaemonStatus& status) {
   const std::string name(wire::state_name(status.state));
   if (status.state != wire::DaemonState::kLoading || status.bytes == 0) return name;
+  if (!status.progress.phase.empty()) return name + " " + status.progress.phase;
   return fmt::format("{} {:.0f}%", name, 100 * status.progress.share());
 }
 

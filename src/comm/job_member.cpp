@@ -27,6 +27,7 @@ using Type = JobMessage::Type;
 constexpr milliseconds kConnectAttempt{2000};
 constexpr milliseconds kBetweenRounds{200};
 constexpr milliseconds kHubAnswers{3000};  // to FAILED and BYE
+constexpr milliseconds kCancelPoll{50};
 constexpr milliseconds kLastWords{1000};   // to get unsent messages out
 
 JobMessage of_type(Type type) {
@@ -142,7 +143,7 @@ struct JobMember::State {
   std::optional<JobFailure> verdict;  // the job's failure, by FAILED or by the ACK of our report
   RankProgress progress;
   bool reporting = false, leaving = false, let_go = false, closing = false, ended = false;
-  bool all_done = false;
+  bool all_done = false, all_warm = false;
   std::thread thread;  // last: it uses all of the above
 };
 
@@ -263,6 +264,12 @@ void JobMember::State::handle(const JobMessage& message) {
       changed.notify_all();
       return;
     }
+    case Type::kWarm: {
+      const std::lock_guard lock(mutex);
+      all_warm = true;
+      changed.notify_all();
+      return;
+    }
     case Type::kAck: {
       const std::lock_guard lock(mutex);
       if (message.rank >= 0) {
@@ -316,6 +323,16 @@ std::optional<int> JobMember::slowest_rank() const noexcept {
 }
 
 void JobMember::bound() { state_->post(of_type(Type::kBound)); }
+
+bool JobMember::await_warm_ups(const Cancel& cancel, milliseconds limit) {
+  state_->post(of_type(Type::kWarm));
+  const auto deadline = Clock::now() + limit;
+  std::unique_lock lock(state_->mutex);
+  while (!state_->all_warm && !state_->ended && !cancel.requested() && Clock::now() < deadline) {
+    state_->changed.wait_for(lock, kCancelPoll);
+  }
+  return state_->all_warm;
+}
 
 void JobMember::request_stop() { state_->post(of_type(Type::kStop)); }
 

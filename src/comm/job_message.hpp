@@ -30,6 +30,7 @@ struct JobMessage {
     kFailed,
     kHeartbeat,  // both ways
     kDone,       // rank to hub: only the others keep me; hub to rank: nobody is kept
+    kWarm,       // rank to hub: my warm-up is over; hub to rank: that of every rank is
   };
   Type type = Type::kHeartbeat;
   int rank = -1;

@@ -38,6 +38,10 @@ std::optional<int> Supervision::slowest_rank() const noexcept {
   return member_ ? member_->slowest_rank() : std::nullopt;
 }
 
+bool Supervision::await_warm_ups(const Cancel& cancel, std::chrono::milliseconds limit) {
+  return member_ ? member_->await_warm_ups(cancel, limit) : !cancel.requested();
+}
+
 void Supervision::bound() {
   if (member_) {
     member_->bound();
