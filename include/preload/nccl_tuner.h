@@ -57,16 +57,19 @@ typedef enum preload_nccl_tuner_source {
   PRELOAD_NCCL_TUNER_FROM_FORCE = 2  /* preload_nccl_tuner_force's */
 } preload_nccl_tuner_source;
 
-/* The answers to `collective` on the communicator `id` from now on. Each returns 0, or -1 when NCCL
- * holds no such communicator or an argument is out of range. A change applies to what is enqueued
- * after it, and must be the same on all ranks of the communicator, as NCCL asks each on its own.
- *   force      that algorithm and protocol wherever NCCL offers them (where it does not, its costs
- * stay untouched and the call's source says so); channels 0 leaves their number to NCCL leave
- * NCCL's own choice, whatever the table says use_table  the table again: the state in which a
- * communicator begins */
+/* What is answered to `collective` on the communicator `id` from now on. Each returns 0, or -1 when
+ * NCCL holds no such communicator or an argument is out of range. A change applies to what is
+ * enqueued after it, and must be the same on all ranks of the communicator: NCCL asks each alone.
+ */
+
+/* That algorithm and protocol wherever NCCL offers them; where it does not, its costs stay
+ * untouched and the call's source says so. channels 0 leaves their number to NCCL, and so do
+ * candidates whose channels NCCL would not bound (collnet; nvls on several nodes). */
 PRELOAD_NCCL_TUNER_API int preload_nccl_tuner_force(uint64_t id, int collective, int algorithm,
                                                     int protocol, int channels);
+/* NCCL's own choice, whatever the table says. */
 PRELOAD_NCCL_TUNER_API int preload_nccl_tuner_leave(uint64_t id, int collective);
+/* The table's: the state in which a communicator begins. */
 PRELOAD_NCCL_TUNER_API int preload_nccl_tuner_use_table(uint64_t id, int collective);
 
 /* One question of NCCL's and its answer. NCCL asks once for each collective that is enqueued, or

@@ -64,6 +64,9 @@ struct Entry {
   bool operator==(const Entry&) const = default;
 };
 
+// In the order of collective, shape, registered buffers, pipelined operations and bytes.
+bool comes_before(const Entry& a, const Entry& b) noexcept;
+
 struct TuningTable {
   int nccl_version = 0;  // as ncclGetVersion gives it: 22803 is 2.28.3
   Topology topology;
@@ -74,16 +77,16 @@ struct TuningTable {
   bool operator==(const TuningTable&) const = default;
 };
 
-// "2.28.3"
-std::string nccl_version_text(int version);
+std::string nccl_version_text(int version);  // "2.28.3"
+std::string text_of(Shape shape);            // "8 ranks on 1 node"
+std::string text_of(Candidate candidate);    // "ring/ll128"
 
 // Throws Error(kUsage) that names the entry and what is wrong with it: ranges that are empty or
 // overlap, shapes that were not formed, choices that were not offered or gain less than the margin,
 // channels that NCCL would not bound, times that are none.
 void check(const TuningTable& table, std::string_view what);
 
-// The form that the plugin reads. Entries in the order of collective, shape, registered buffers,
-// pipelined operations and bytes, so that equal tables are equal texts.
+// The form that the plugin reads, with the entries in order, so that equal tables are equal texts.
 std::string to_json(const TuningTable& table);
 // Strict: unknown members, versions and names are refused. `what` names the text in errors (a
 // path). Throws Error(kUsage).
