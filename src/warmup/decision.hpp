@@ -6,8 +6,8 @@
 
 namespace preload::warmup {
 
-// Seconds of one candidate: by rank, then by round. Rounds of several candidates are interleaved, so
-// that what else happens on the machine meets all of them.
+// Seconds of one candidate: by rank, then by round. Rounds of several candidates are interleaved,
+// so that what else happens on the machine meets all of them.
 using RankTimes = std::vector<std::vector<double>>;
 
 double median(std::vector<double> values);  // of at least one

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
+#include "warmup/decision.hpp"
 #include "warmup/sweep_exchange.hpp"
 #include "warmup/sweep_plan.hpp"
 
@@ -62,8 +62,8 @@ class PointSweep {
 
  private:
   static std::size_t fastest_of(const std::vector<Measured>& measured) {
-    return static_cast<std::size_t>(
-        std::ranges::min_element(measured, {}, &Measured::seconds) - measured.begin());
+    return static_cast<std::size_t>(std::ranges::min_element(measured, {}, &Measured::seconds) -
+                                    measured.begin());
   }
 
   bool takes_part() const { return std::ranges::binary_search(ranks_, exchange_.rank()); }
@@ -71,8 +71,8 @@ class PointSweep {
   void offer() {
     const Offer mine = takes_part() ? timer_.offer(result_.point) : Offer{};
     const std::vector<Offer> offers = exchange_.offers(mine, ranks_);
-    const bool agree = std::ranges::all_of(
-        offers, [&](const Offer& each) { return each == offers.front(); });
+    const bool agree =
+        std::ranges::all_of(offers, [&](const Offer& each) { return each == offers.front(); });
     if (agree) {
       result_.offer = offers.front();
     } else if (exchange_.rank() == 0) {
