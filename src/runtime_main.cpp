@@ -17,6 +17,7 @@
 #include "comm/launcher.hpp"
 #include "comm/mpi_session.hpp"
 #include "doctor/gpu_checks.hpp"
+#include "hook/supervisor.hpp"
 #include "run/serve.hpp"
 
 namespace {
@@ -66,6 +67,9 @@ int main(int argc, char** argv) {
   open_standard_descriptors();
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const std::string command = arguments.empty() ? "" : arguments.front();
+  if (command == hook::kSupervisorCommand && arguments.size() == 2) {
+    return guarded([&] { return hook::supervise(arguments[1]); });
+  }
   if (command == "--version") {
     fmt::print("preload-runtime {}, {}, {}\n", PRELOAD_VERSION, mpi_description(),
                doctor::built_for_cuda() == 0

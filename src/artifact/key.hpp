@@ -32,7 +32,7 @@ struct Key {
 void check_key(const Key& key);
 Key parse_key(std::string_view text);  // with or without "vllm-warmup-cache/"
 
-// "dp0-rank3.1f2e3d4c.json": the replica, the rank in the job (RankCoords::global), the first 8
+// "dp0_rank3.1f2e3d4c.json": the replica, the rank in the job (RankCoords::global), the first 8
 // digits of the SHA-256 of the environment, so that what was made under several environments (kinds
 // of GPU that share a home, a driver's upgrade taken back) lies side by side, and `suffix`.
 std::string rank_filename(const RankCoords& rank, const Environment& environment,

@@ -81,6 +81,23 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "runs), require or off [auto]"},
     {"lease-wait", "", "SECONDS", "serve",
      "how long open leases may go on when the daemon is told to end [5]"},
+    // The warm-up.
+    {"warmup-exec", "", "COMMAND", "serve",
+     "before READY, run this by /bin/sh against what was loaded, so that an engine tunes and "
+     "compiles ahead: it finds the daemon's private socket, and directories for what it leaves, in "
+     "its environment"},
+    {"warmup-exec-scope", "", "SCOPE", "serve",
+     "who runs it: every rank, or the first of each replica for an engine that starts its own "
+     "workers: rank or replica [rank]"},
+    {"warmup-exec-timeout", "", "SECONDS", "serve",
+     "when it is ended, with all that it started [1800]"},
+    {"warmup-required", "", "", "serve",
+     "end the job when it fails [it is reported, and the job serves]"},
+    {"warmup-exec-always", "", "", "serve",
+     "run it also where what it left at an earlier start is at hand"},
+    {"warmup-cache-dir", "", "DIR", "serve",
+     "where engines keep what they tune and compile, for them and their successors [below the cache "
+     "root, by configuration]"},
     {"allow-uid", "", "UID", "serve keeper",
      "user id that may attach besides ours and root; may be repeated", true},
     {"weight-cache-health-port", "", "PORT", "serve",

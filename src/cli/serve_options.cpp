@@ -280,6 +280,7 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   if (const auto seconds = options.number("lease-wait", 0)) {
     serve.lease_wait = std::chrono::seconds(*seconds);
   }
+  serve.warmup = warmup_options(options);
   serve.allow_uids = allow_uids_option(options);
   serve.log_level = log_level_option(options);
   serve.health_port = options.number("weight-cache-health-port", 0).value_or(0);

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "cli/options.hpp"
 #include "cli/speculative_config.hpp"
+#include "cli/warmup_options.hpp"
 #include "load/read_method.hpp"
 #include "memory/slab.hpp"
 #include "model/layout.hpp"
@@ -51,6 +52,7 @@ struct ServeOptions {
   std::optional<double> drain_s;        // --drain, with it
   KeeperUse keeper = KeeperUse::kAuto;  // --keeper
   std::chrono::seconds lease_wait{5};   // --lease-wait
+  WarmupOptions warmup;
   std::vector<unsigned> allow_uids;
   std::string health_host = "127.0.0.1";
   int health_port = 0;  // 0: neither /health nor /metrics

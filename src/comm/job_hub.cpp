@@ -36,7 +36,7 @@ struct Peer {
   int rank = -1;
   Clock::time_point heard;
   bool bound = false;
-  bool warm = false;  // its warm-up is over
+  std::optional<int> warm;  // its warm-up is over; 1: in vain
   bool done = false;
   bool left = false;  // said BYE
   bool gone = false;  // to be erased
@@ -73,7 +73,7 @@ struct JobHub::State {
   void welcome(Arrival arrival, Clock::time_point now);
   void read_from(Peer& peer, Clock::time_point now);
   void handle(Peer& peer, const JobMessage& message);
-  void tell_all(Type type);
+  void tell_all(Type type, int status = 0);
   void lose(Peer& peer, const std::string& why);
   void declare(const JobFailure& first, int told_by);
   void expire(Clock::time_point now);
@@ -209,7 +209,7 @@ void JobHub::State::handle(Peer& peer, const JobMessage& message) {
       count_bound();
       return;
     case Type::kWarm:
-      peer.warm = true;
+      peer.warm = message.status;
       count_warm();
       return;
     case Type::kFailed:
@@ -241,9 +241,10 @@ void JobHub::State::handle(Peer& peer, const JobMessage& message) {
   }
 }
 
-void JobHub::State::tell_all(Type type) {
+void JobHub::State::tell_all(Type type, int status) {
   JobMessage message;
   message.type = type;
+  message.status = status;
   for (Peer& peer : peers) peer.connection.queue(message);
 }
 
@@ -255,8 +256,14 @@ void JobHub::State::count_bound() {
 }
 
 void JobHub::State::count_warm() {
-  const auto warm = std::ranges::count_if(peers, [](const Peer& p) { return p.warm && !p.gone; });
-  if (!failure && warm == world) tell_all(Type::kWarm);
+  int warm = 0;
+  int failed = 0;
+  for (const Peer& peer : peers) {
+    if (peer.gone || !peer.warm) continue;
+    ++warm;
+    failed += *peer.warm == 0 ? 0 : 1;
+  }
+  if (!failure && warm == world) tell_all(Type::kWarm, failed);
 }
 
 void JobHub::State::lose(Peer& peer, const std::string& why) {

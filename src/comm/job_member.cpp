@@ -28,7 +28,7 @@ constexpr milliseconds kConnectAttempt{2000};
 constexpr milliseconds kBetweenRounds{200};
 constexpr milliseconds kHubAnswers{3000};  // to FAILED and BYE
 constexpr milliseconds kCancelPoll{50};
-constexpr milliseconds kLastWords{1000};   // to get unsent messages out
+constexpr milliseconds kLastWords{1000};  // to get unsent messages out
 
 JobMessage of_type(Type type) {
   JobMessage message;
@@ -143,8 +143,9 @@ struct JobMember::State {
   std::optional<JobFailure> verdict;  // the job's failure, by FAILED or by the ACK of our report
   RankProgress progress;
   bool reporting = false, leaving = false, let_go = false, closing = false, ended = false;
-  bool all_done = false, all_warm = false;
-  std::thread thread;  // last: it uses all of the above
+  bool all_done = false;
+  std::optional<int> failed_warm_ups;  // once all are over
+  std::thread thread;                  // last: it uses all of the above
 };
 
 JobMember::State::State(Admission admission, int own_rank, JobEvents the_events,
@@ -266,7 +267,7 @@ void JobMember::State::handle(const JobMessage& message) {
     }
     case Type::kWarm: {
       const std::lock_guard lock(mutex);
-      all_warm = true;
+      failed_warm_ups = message.status;
       changed.notify_all();
       return;
     }
@@ -324,14 +325,18 @@ std::optional<int> JobMember::slowest_rank() const noexcept {
 
 void JobMember::bound() { state_->post(of_type(Type::kBound)); }
 
-bool JobMember::await_warm_ups(const Cancel& cancel, milliseconds limit) {
-  state_->post(of_type(Type::kWarm));
+std::optional<int> JobMember::await_warm_ups(bool succeeded, const Cancel& cancel,
+                                             milliseconds limit) {
+  JobMessage message = of_type(Type::kWarm);
+  message.status = succeeded ? 0 : 1;
+  state_->post(message);
   const auto deadline = Clock::now() + limit;
   std::unique_lock lock(state_->mutex);
-  while (!state_->all_warm && !state_->ended && !cancel.requested() && Clock::now() < deadline) {
+  while (!state_->failed_warm_ups && !state_->ended && !cancel.requested() &&
+         Clock::now() < deadline) {
     state_->changed.wait_for(lock, kCancelPoll);
   }
-  return state_->all_warm;
+  return state_->failed_warm_ups;
 }
 
 void JobMember::request_stop() { state_->post(of_type(Type::kStop)); }

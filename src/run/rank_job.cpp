@@ -8,6 +8,7 @@
 #include "run/rank_load.hpp"
 #include "run/rank_place.hpp"
 #include "run/rank_release.hpp"
+#include "run/rank_warmup.hpp"
 
 namespace preload::run {
 
@@ -42,7 +43,10 @@ int RankJob::run() {
 ServeEnd RankJob::work() {
   take_place(rank_);
   load_roles(rank_);
+  RankWarmup warmup(rank_);
+  warmup.prepare();
   release_all(rank_);
+  warmup.run();
   rank_.cancel().check();
   return serving_.run();
 }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "artifact/disk_tier.hpp"
+#include "cli/serve_options.hpp"
+#include "hook/engine_caches.hpp"
+#include "run/launch.hpp"
+#include "run/rank_plan.hpp"
+
+namespace preload::run {
+
+// What a warm-up leaves on a node: the directories that engines are told of, and the artifacts from
+// which they are filled again where they are gone or on another node. What decides whether it is of
+// use is the model's configuration and topology, the command and the node's ranks (the key), and
+// the hardware, driver and installed engines (the environment).
+class WarmupArtifacts {
+ public:
+  // `plan` is the target's. Makes nothing.
+  WarmupArtifacts(const cli::ServeOptions& options, const Launch& launch, const RankPlan& plan);
+
+  const std::string& root() const noexcept { return root_; }  // "": nowhere to keep anything
+  const std::vector<hook::EngineCache>& caches() const noexcept { return caches_; }
+
+  // By one rank of a node. Makes the directories; false, with a warning, where they cannot be made
+  // and nobody asked for them by name.
+  bool prepare();
+  bool restore();  // false: there is nothing of use
+  void store();    // one line of log for what fails
+
+ private:
+  const bool given_;
+  const RankCoords node_rank_;  // the node's first
+  std::string model_, config_;  // the latter a hash
+  artifact::DiskTier tier_;
+  artifact::Environment here_;
+  artifact::Key reference_;
+  std::string root_;
+  std::vector<hook::EngineCache> caches_;
+};
+
+}  // namespace preload::run
