@@ -14,11 +14,14 @@
 #include "base/prompt_write.hpp"
 #include "bench/load_bench.hpp"
 #include "cli/serve_options.hpp"
+#include "cli/tuning_options.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi_session.hpp"
 #include "doctor/gpu_checks.hpp"
 #include "hook/supervisor.hpp"
 #include "run/serve.hpp"
+#include "run/tune.hpp"
+#include "warmup/backend.hpp"
 
 namespace {
 
@@ -32,6 +35,16 @@ int serve(const std::vector<std::string>& arguments) {
   log::set_up(options.log_level, host_name());
   log::set_rank(launcher.rank.value_or(0), "");
   return run::serve(options, launcher);
+}
+
+int tune(const std::vector<std::string>& arguments) {
+  log::set_up(log::Level::kInfo, host_name());
+  const Launcher launcher = detect_launcher();
+  log::set_rank(launcher.rank.value_or(0), "");
+  const cli::TuneOptions options = cli::parse_tune_options(arguments);
+  log::set_up(options.serve.log_level, host_name());
+  log::set_rank(launcher.rank.value_or(0), "");
+  return run::tune(options, launcher, warmup::gpu_backend());
 }
 
 int measure(const std::vector<std::string>& arguments) {
@@ -61,8 +74,8 @@ int guarded(const std::function<int()>& body) {
 
 }  // namespace
 
-// The part of `preload serve` and `preload bench` that loads: `preload` continues here, since it
-// links neither MPI nor CUDA itself.
+// The part of `preload serve`, `preload bench` and `preload tune` that needs them: `preload`
+// continues here, since it links neither MPI nor CUDA itself.
 int main(int argc, char** argv) {
   open_standard_descriptors();
   std::vector<std::string> arguments(argv + 1, argv + argc);
@@ -78,9 +91,13 @@ int main(int argc, char** argv) {
                                  doctor::built_for_cuda() % 1000 / 10));
     return 0;
   }
-  if (command == "serve" || command == "bench") arguments.erase(arguments.begin());
-  const int status =
-      guarded([&] { return command == "bench" ? measure(arguments) : serve(arguments); });
+  if (command == "serve" || command == "bench" || command == "tune") {
+    arguments.erase(arguments.begin());
+  }
+  const int status = guarded([&] {
+    if (command == "bench") return measure(arguments);
+    return command == "tune" ? tune(arguments) : serve(arguments);
+  });
   // After a failure MPI is not finalised: its exit handlers could wait for ranks that are gone.
   if (status != 0) std::_Exit(status);
   return 0;

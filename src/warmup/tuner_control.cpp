@@ -5,19 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <vector>
 
-#include "base/environment.hpp"
 #include "base/error.hpp"
-#include "tuner/plugin_file.hpp"
 
 namespace preload::warmup {
 namespace {
-
-constexpr const char* kPluginVariable = "NCCL_TUNER_PLUGIN";
-constexpr const char* kTableVariable = "PRELOAD_TUNER_TABLE";
 
 template <class Function>
 void resolve(void* plugin, const std::string& path, const char* name, Function& function) {
@@ -95,23 +88,6 @@ bool TunerControl::obeyed(std::uint64_t id, tuner::Collective collective,
          call.source == PRELOAD_NCCL_TUNER_FROM_FORCE &&
          call.algorithm == static_cast<int>(choice.candidate->algorithm) &&
          call.protocol == static_cast<int>(choice.candidate->protocol);
-}
-
-std::string install_tuner_plugin() {
-  std::string path;
-  try {
-    path = tuner::find_plugin();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  const std::string set = environment(kPluginVariable);
-  if (!set.empty() && std::filesystem::path(set).filename() != tuner::kPluginName) {
-    return fmt::format("{} names another plugin, '{}'", kPluginVariable, set);
-  }
-  ::setenv(kPluginVariable, path.c_str(), 1);
-  // What an engine is to obey is not what the sweep begins with.
-  ::unsetenv(kTableVariable);
-  return {};
 }
 
 }  // namespace preload::warmup

@@ -45,9 +45,4 @@ class TunerControl {
   decltype(&::preload_nccl_tuner_last_call) last_call_ = nullptr;
 };
 
-// Has NCCL load the plugin into this process, before its first communicator and before there are
-// threads that read the environment. Returns why collectives cannot be tuned here: a plugin of the
-// user's own is left in its place, or ours was not found. Empty when they can.
-std::string install_tuner_plugin();
-
 }  // namespace preload::warmup
