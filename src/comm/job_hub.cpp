@@ -36,7 +36,7 @@ struct Peer {
   int rank = -1;
   Clock::time_point heard;
   bool bound = false;
-  std::optional<int> warm;  // its warm-up is over; 1: in vain
+  std::optional<int> warm{};  // its warm-up is over; 1: in vain
   bool done = false;
   bool left = false;  // said BYE
   bool gone = false;  // to be erased
