@@ -77,7 +77,7 @@ WarmupFacts RankWarmup::own_facts() {
   if (!is_node_first()) return facts;
   if (artifacts_->prepare()) {
     facts.cache_root = artifacts_->root();
-    facts.restored = !rank_.options.warmup.always && artifacts_->restore();
+    facts.found = !rank_.options.warmup.always && artifacts_->find();
   }
   return facts;
 }
@@ -130,7 +130,7 @@ bool RankWarmup::run_command() {
   });
   rank_.cancel().check();
   if (end.left_over > 0) {
-    log::warn(fmt::format("warm-up: {} processes that the command had left running were ended",
+    log::warn(fmt::format("warm-up: processes that the command had left running were ended: {}",
                           end.left_over));
   }
   if (end.succeeded()) {
@@ -149,7 +149,7 @@ bool RankWarmup::run_command() {
 void RankWarmup::run() {
   if (!plan_) return;
   if (!plan_->needed) {
-    rank_.front.set_warmup("restored");
+    rank_.front.set_warmup("found");
     return;
   }
   rank_.keeper->enter("warm-up");

@@ -27,17 +27,22 @@ class WarmupArtifacts {
   // By one rank of a node. Makes the directories; false, with a warning, where they cannot be made
   // and nobody asked for them by name.
   bool prepare();
-  bool restore();  // false: there is nothing of use
-  void store();    // one line of log for what fails
+  // What an earlier warm-up left, in its place or as an artifact: then it is there. False: there is
+  // nothing of use.
+  bool find();
+  void store();  // one line of log for what fails
 
  private:
+  bool is_marked() const;
+  void mark() const;
+
   const bool given_;
   const RankCoords node_rank_;  // the node's first
   std::string model_, config_;  // the latter a hash
   artifact::DiskTier tier_;
   artifact::Environment here_;
   artifact::Key reference_;
-  std::string root_;
+  std::string root_, marker_;  // the latter of a warm-up that is in the directories
   std::vector<hook::EngineCache> caches_;
 };
 

@@ -78,7 +78,7 @@ std::string encode(const WarmupFacts& facts) {
   return Json{{"addresses", facts.addresses}, {"free_port", facts.free_port},
               {"device", facts.device},       {"visible", facts.visible},
               {"name", facts.private_name},   {"cache_root", facts.cache_root},
-              {"restored", facts.restored}}
+              {"found", facts.found}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -92,7 +92,7 @@ WarmupFacts decode_warmup_facts(std::string_view text) {
     facts.visible = json.at("visible").get<std::string>();
     facts.private_name = json.at("name").get<std::string>();
     facts.cache_root = json.at("cache_root").get<std::string>();
-    facts.restored = json.at("restored").get<bool>();
+    facts.found = json.at("found").get<bool>();
     return facts;
   } catch (const Json::exception& error) {
     throw Error(Errc::kInternal,
@@ -115,7 +115,7 @@ WarmupPlan plan_warmup(const cli::WarmupOptions& options, const Launch& launch,
   WarmupPlan plan;
   plan.needed = options.always || !std::ranges::all_of(ranks, [&](const WarmupFacts& facts) {
                   const auto rank = static_cast<int>(&facts - ranks.data());
-                  return ranks.at(static_cast<std::size_t>(first_of_node(launch, rank))).restored;
+                  return ranks.at(static_cast<std::size_t>(first_of_node(launch, rank))).found;
                 });
   plan.runs_here = plan.needed && self == chooser;
   plan.private_name = ranks.at(static_cast<std::size_t>(chooser)).private_name;

@@ -19,7 +19,7 @@ struct WarmupFacts {
   std::string visible;                 // its GPU as CUDA_VISIBLE_DEVICES names it here; "": none
   std::string private_name;            // of a directory, should it be the one to choose
   std::string cache_root;              // on its node, "" without one
-  bool restored = false;               // what the warm-up would leave is on its node
+  bool found = false;                  // what the warm-up would leave is on its node
   friend bool operator==(const WarmupFacts&, const WarmupFacts&) = default;
 };
 std::string encode(const WarmupFacts& facts);
