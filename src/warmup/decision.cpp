@@ -62,7 +62,7 @@ Confirmation confirm(const RankTimes& default_times, const RankTimes& times) {
   for (std::size_t round = 0; round < rounds; ++round) {
     if (slowest_in(times, round) < slowest_in(default_times, round)) ++faster;
   }
-  result.holds = 4 * faster >= 3 * rounds;
+  result.holds = 2 * faster > rounds;
   return result;
 }
 

@@ -14,13 +14,14 @@ using Ranks = std::vector<int>;
 // (0, 1, 2).
 TEST(EngineGroups, AreThoseThatVllmFormsInItsOrder) {
   const auto groups = engine_groups({2, 2, 4}, 6, true);
-  EXPECT_THAT(groups, ElementsAre(EngineGroup{{GroupKind::kTensor}, {4, 5, 6, 7}, 2},
-                                  EngineGroup{{GroupKind::kExpert}, {4, 5, 6, 7, 12, 13, 14, 15}, 2},
-                                  EngineGroup{{GroupKind::kData}, {6, 14}, 0},
-                                  EngineGroup{{GroupKind::kPipeline}, {2, 6}, 1},
-                                  EngineGroup{{GroupKind::kWorld},
-                                              {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
-                                              6}));
+  EXPECT_THAT(groups,
+              ElementsAre(EngineGroup{{GroupKind::kTensor}, {4, 5, 6, 7}, 2},
+                          EngineGroup{{GroupKind::kExpert}, {4, 5, 6, 7, 12, 13, 14, 15}, 2},
+                          EngineGroup{{GroupKind::kData}, {6, 14}, 0},
+                          EngineGroup{{GroupKind::kPipeline}, {2, 6}, 1},
+                          EngineGroup{{GroupKind::kWorld},
+                                      {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+                                      6}));
 }
 
 TEST(EngineGroups, OfTheSameRanksAreOneCommunicator) {

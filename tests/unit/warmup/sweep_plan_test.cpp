@@ -44,8 +44,7 @@ TEST(SweepPlan, MeasuresEveryShapeThatAGroupHasSomewhere) {
   const auto points = plan_sweep(groups, shapes, kSmall);
   for (const tuner::Shape shape : {tuner::Shape{2, 1}, tuner::Shape{2, 2}}) {
     EXPECT_TRUE(std::ranges::any_of(points, [&](const SweepPoint& point) {
-      return point.group == 0 && point.shape == shape &&
-             point.operation == Operation::kAllReduce;
+      return point.group == 0 && point.shape == shape && point.operation == Operation::kAllReduce;
     }));
   }
 }
@@ -71,7 +70,8 @@ TEST(SweepPlan, TriesWhatIsOfferedBesideNcclsOwnChoice) {
 TEST(SweepPlan, TriesChannelsWhereNcclBoundsThem) {
   const auto ring = channels_to_try({Algorithm::kRing, Protocol::kSimple}, {2, 2});
   EXPECT_THAT(ring, Contains(Choice{tuner::Candidate{Algorithm::kRing, Protocol::kSimple}, 4}));
-  EXPECT_THAT(ring, Not(Contains(Choice{tuner::Candidate{Algorithm::kRing, Protocol::kSimple}, 0})));
+  EXPECT_THAT(ring,
+              Not(Contains(Choice{tuner::Candidate{Algorithm::kRing, Protocol::kSimple}, 0})));
   EXPECT_THAT(channels_to_try({Algorithm::kCollnetDirect, Protocol::kSimple}, {16, 2}), IsEmpty());
   EXPECT_THAT(channels_to_try({Algorithm::kNvls, Protocol::kSimple}, {16, 2}), IsEmpty());
 }

@@ -30,10 +30,11 @@ SweepReport report() {
   report.result.seconds = 2.5;
   PointResult point;
   point.point = {0, {2, 1}, Operation::kAllReduce, 8192, true};
-  point.offer = {{Candidate{Algorithm::kTree, Protocol::kLl}, Candidate{Algorithm::kRing, Protocol::kLl}},
-                 Candidate{Algorithm::kRing, Protocol::kLl},
-                 true,
-                 1};
+  point.offer = {
+      {Candidate{Algorithm::kTree, Protocol::kLl}, Candidate{Algorithm::kRing, Protocol::kLl}},
+      Candidate{Algorithm::kRing, Protocol::kLl},
+      true,
+      1};
   point.repetitions = 20;
   point.measured = {{Choice{}, 16e-6},
                     {Choice{Candidate{Algorithm::kTree, Protocol::kLl}, 8}, 8e-6},

@@ -38,7 +38,7 @@ TEST(Traffic, OfTensorParallelLayersIsAllReducesOfHiddenTimesTokens) {
   const auto& messages = traffic.front().messages;
   ASSERT_EQ(messages.size(), 14U);  // 1 to 8192 tokens
   EXPECT_EQ(messages.front(), (Message{8192, true}));
-  EXPECT_EQ(messages.at(9), (Message{512 * 8192, true}));    // the last that vLLM captures
+  EXPECT_EQ(messages.at(9), (Message{512 * 8192, true}));  // the last that vLLM captures
   EXPECT_EQ(messages.at(10), (Message{1024 * 8192, false}));
   EXPECT_EQ(messages.back(), (Message{8192ULL * 8192, false}));
 }
@@ -48,7 +48,8 @@ TEST(Traffic, OfLogitsIsAnAllGatherOfTheVocabulary) {
   const auto traffic = group_traffic(group(GroupKind::kTensor, 2), sizes);
   const Traffic* gather = find(traffic, Operation::kAllGather);
   ASSERT_NE(gather, nullptr);
-  EXPECT_THAT(gather->messages, ElementsAre(Message{256512, false}));  // 2 * 128256, a multiple of 32
+  EXPECT_THAT(gather->messages,
+              ElementsAre(Message{256512, false}));  // 2 * 128256, a multiple of 32
 }
 
 TEST(Traffic, OfExpertsGoesToEveryRankAndBack) {
