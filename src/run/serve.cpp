@@ -3,13 +3,11 @@
 
 #include "run/rank_job.hpp"
 #include "run/rank_start.hpp"
-#include "warmup/backend.hpp"
 
 namespace preload::run {
 
-int serve(const cli::ServeOptions& options, const Launcher& launcher) {
-  const warmup::Backend backend =
-      options.tuning.disabled ? warmup::Backend{} : warmup::gpu_backend();
+int serve(const cli::ServeOptions& options, const Launcher& launcher,
+          const warmup::Backend& backend) {
   return start_rank(
       options, launcher,
       [&](const Launch& launch, Group& group, RankControl& control, Supervision& supervision) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <tuple>
+#include <utility>
 
 namespace preload::warmup {
 namespace {
@@ -30,22 +30,24 @@ std::vector<SweepPoint> plan_sweep(const std::vector<EngineGroup>& groups,
                                    const std::vector<std::vector<tuner::Shape>>& shapes,
                                    const MessageSizes& sizes) {
   std::vector<SweepPoint> points;
-  using Message = std::tuple<tuner::Shape, Operation, std::uint64_t, bool>;
-  std::set<Message> planned;
+  const auto add = [&](const SweepPoint& point) {
+    const bool known = std::ranges::any_of(points, [&](const SweepPoint& other) {
+      return other.shape == point.shape && other.operation == point.operation &&
+             other.captured == point.captured && other.bytes <= point.bytes &&
+             point.bytes <= alike_up_to(other.bytes);
+    });
+    if (!known) points.push_back(point);
+  };
   for (std::size_t group = 0; group < groups.size(); ++group) {
     for (const Traffic& traffic : group_traffic(groups[group], sizes)) {
       for (const tuner::Shape& shape : shapes_of(shapes, group)) {
-        const auto add = [&](const warmup::Message& message, bool captured) {
-          const SweepPoint point{group, shape, traffic.operation, message.bytes, captured};
-          if (planned.emplace(shape, traffic.operation, message.bytes, captured).second) {
-            points.push_back(point);
-          }
-        };
         // Decoding is what users wait for, and engines decode out of graphs.
-        for (const warmup::Message& message : traffic.messages) {
-          if (message.captured) add(message, true);
+        for (const Message& message : traffic.messages) {
+          if (message.captured) add({group, shape, traffic.operation, message.bytes, true});
         }
-        for (const warmup::Message& message : traffic.messages) add(message, false);
+        for (const Message& message : traffic.messages) {
+          add({group, shape, traffic.operation, message.bytes, false});
+        }
       }
     }
   }

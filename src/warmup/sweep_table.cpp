@@ -45,17 +45,22 @@ std::optional<Entry> entry_of(const PointResult& point) {
   return entry;
 }
 
-void widen(Entry& entry, Entry& next) {
-  if (!ask_the_same(entry, next) || !entry.chosen || !next.chosen) return;
-  if (choose_the_same(entry, next)) {
-    entry.max_bytes = next.measured_bytes - 1;
-    return;
+// `next` is of a larger size, or of another question.
+void widen(Entry& entry, Entry* next) {
+  if (!entry.chosen) return;
+  entry.max_bytes = alike_up_to(entry.measured_bytes);
+  if (next == nullptr || !ask_the_same(entry, *next)) return;
+  const std::uint64_t last = next->measured_bytes - 1;
+  if (!next->chosen) {
+    entry.max_bytes = std::min(entry.max_bytes, last);
+  } else if (choose_the_same(entry, *next)) {
+    entry.max_bytes = last;
+  } else {
+    const double middle = std::sqrt(static_cast<double>(entry.measured_bytes) *
+                                    static_cast<double>(next->measured_bytes));
+    entry.max_bytes = std::clamp(static_cast<std::uint64_t>(middle), entry.measured_bytes, last);
+    next->min_bytes = entry.max_bytes + 1;
   }
-  const double middle = std::sqrt(static_cast<double>(entry.measured_bytes) *
-                                  static_cast<double>(next.measured_bytes));
-  entry.max_bytes =
-      std::clamp(static_cast<std::uint64_t>(middle), entry.measured_bytes, next.measured_bytes - 1);
-  next.min_bytes = entry.max_bytes + 1;
 }
 
 }  // namespace
@@ -93,8 +98,8 @@ tuner::TuningTable make_table(const SweepResult& result, int nccl_version, tuner
     if (const auto entry = entry_of(point)) table.entries.push_back(*entry);
   }
   std::ranges::sort(table.entries, tuner::comes_before);
-  for (std::size_t i = 1; i < table.entries.size(); ++i) {
-    widen(table.entries[i - 1], table.entries[i]);
+  for (std::size_t i = 0; i < table.entries.size(); ++i) {
+    widen(table.entries[i], i + 1 < table.entries.size() ? &table.entries[i + 1] : nullptr);
   }
   return table;
 }

@@ -12,9 +12,10 @@ namespace preload::warmup {
 // NCCL's collective behind an operation that it lets a tuner choose for.
 std::optional<tuner::Collective> collective_of(Operation operation) noexcept;
 
-// What the sweep found, in the form that NCCL's tuner obeys. A choice holds between measured sizes
-// that agree on it; up to the middle towards one that chose something else; and not at all towards
-// one where NCCL's own choice stays. `shapes`: of every group that was formed.
+// What the sweep found, in the form that NCCL's tuner obeys. A choice holds up to the next
+// measured size that agrees on it, up to the middle towards one that chose something else, and for
+// sizes alike (see alike_up_to) where NCCL's own choice follows. `shapes`: of every group that was
+// formed.
 tuner::TuningTable make_table(const SweepResult& result, int nccl_version, tuner::Topology topology,
                               std::vector<tuner::Shape> shapes);
 

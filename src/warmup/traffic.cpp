@@ -14,22 +14,15 @@ constexpr std::uint64_t kMostLogits = 256;  // sequences of a step whose logits 
 constexpr std::uint64_t kMostCaptured = 512;
 // Operations beside a model's layers: a few sizes are enough to know them.
 constexpr std::uint64_t kRareStep = 16;
-// Sizes nearer to each other than a quarter behave alike.
-constexpr std::uint64_t kNearNumerator = 5, kNearDenominator = 4;
-
 void keep_apart(std::vector<Message>& messages) {
   std::ranges::sort(messages, {}, &Message::bytes);
   std::vector<Message> kept;
   for (const Message& each : messages) {
-    const bool near =
-        !kept.empty() && each.bytes * kNearDenominator < kept.back().bytes * kNearNumerator;
-    if (!near) {
+    if (kept.empty() || each.bytes > alike_up_to(kept.back().bytes)) {
       kept.push_back(each);
-      continue;
+    } else {
+      kept.back().captured |= each.captured;
     }
-    // Nothing is to lie above what was measured.
-    if (each.bytes == messages.back().bytes) kept.back().bytes = each.bytes;
-    kept.back().captured |= each.captured;
   }
   messages = std::move(kept);
 }
@@ -150,6 +143,8 @@ std::vector<Traffic> group_traffic(const EngineGroup& group, const MessageSizes&
   }
   return out.take();
 }
+
+std::uint64_t alike_up_to(std::uint64_t bytes) noexcept { return bytes + bytes / 4; }
 
 std::uint64_t largest_message(const std::vector<Traffic>& traffic) noexcept {
   std::uint64_t largest = 0;

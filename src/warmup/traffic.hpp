@@ -56,6 +56,9 @@ struct Traffic {
 // What the model sends through a group, the operation that matters most first.
 std::vector<Traffic> group_traffic(const EngineGroup& group, const MessageSizes& sizes);
 
+// Sizes from `bytes` up to this one behave alike: no second one of them is measured.
+std::uint64_t alike_up_to(std::uint64_t bytes) noexcept;
+
 // Two buffers of so many bytes hold any of these messages.
 std::uint64_t largest_message(const std::vector<Traffic>& traffic) noexcept;
 

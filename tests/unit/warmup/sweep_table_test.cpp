@@ -57,7 +57,7 @@ TEST(SweepTable, AChoiceHoldsBetweenSizesThatAgree) {
   EXPECT_EQ(made.entries[0].min_bytes, 1024U);
   EXPECT_EQ(made.entries[0].max_bytes, 4095U);
   EXPECT_EQ(made.entries[1].min_bytes, 4096U);
-  EXPECT_EQ(made.entries[1].max_bytes, 4096U);
+  EXPECT_EQ(made.entries[1].max_bytes, 5120U);  // a quarter more
 }
 
 TEST(SweepTable, OtherChoicesMeetInTheMiddle) {
@@ -66,18 +66,20 @@ TEST(SweepTable, OtherChoicesMeetInTheMiddle) {
   EXPECT_EQ(made.entries[1].min_bytes, 2049U);
 }
 
-TEST(SweepTable, NothingReachesTowardsNcclsOwnChoice) {
+TEST(SweepTable, SizesAlikeAloneAreReachedTowardsNcclsOwnChoice) {
   const auto made = table({point(1024), point(4096, Choice{kTree, 0}), point(8192)});
   EXPECT_EQ(made.entries[1].min_bytes, 4096U);
-  EXPECT_EQ(made.entries[1].max_bytes, 4096U);
+  EXPECT_EQ(made.entries[1].max_bytes, 5120U);
   EXPECT_FALSE(made.entries[0].chosen);
+  EXPECT_EQ(made.entries[0].max_bytes, 1024U);
+  EXPECT_EQ(table({point(4096, Choice{kTree, 0}), point(4200)}).entries[0].max_bytes, 4199U);
 }
 
 TEST(SweepTable, CasesThatNcclTellsApartStandAlone) {
   PointResult registered = point(4096, Choice{kTree, 0});
   registered.offer.registered_buffers = true;
   const auto made = table({point(1024, Choice{kTree, 0}), registered});
-  EXPECT_EQ(made.entries[0].max_bytes, 1024U);
+  EXPECT_EQ(made.entries[0].max_bytes, 1280U);
   EXPECT_TRUE(made.entries[1].registered_buffers);
 }
 
