@@ -149,6 +149,19 @@ TEST(TunerPlugin, LeavesCallsToNcclWhenItOffersWhatHasNoNameHere) {
   }
 }
 
+TEST(TunerPlugin, DoesNotTakeWhatNcclAvoidsForPrecision) {
+  const NamedTable table(sample_text());
+  const FakeNccl nccl = FakeNccl::current();
+  const Formed communicator(nccl, 8);
+  FakeQuestion question = all_reduce(8192);
+  question.costs.at(kNvls, kSimple) = 15.0F * 1024.0F;  // as NCCL marks FP8 in long reductions
+  const FakeAnswer answer = communicator.ask(question);
+  EXPECT_EQ(answer.costs, question.costs);
+  EXPECT_THAT(nccl.take_log(), HasSubstr("NCCL avoids what was chosen"));
+  question.costs.at(kNvls, kSimple) = 15.0F * 20.0F;  // slow by NCCL's model is no reason
+  EXPECT_EQ(taken(communicator.ask(question)), (Taken{kNvls, kSimple, 16}));
+}
+
 TEST(TunerPlugin, PrevailsOverCandidatesThatCostNothing) {
   const NamedTable table(sample_text());
   const Formed communicator(FakeNccl::current(), 8);
