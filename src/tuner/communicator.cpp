@@ -100,15 +100,19 @@ std::optional<Choice> Communicator::from_table(const Question& question, const C
     return fmt::format("preload: {} of {} to {} bytes", name(entry.collective), entry.min_bytes,
                        entry.max_bytes);
   };
+  const Timing& chosen = *entry.chosen;
+  const char* reason = nullptr;
   if (costs.unknown_candidates() != 0 || costs.offered() != entry.offered) {
+    reason = "NCCL offers other algorithms and protocols than were measured";
+  } else if (costs.relegated(chosen.candidate)) {
+    reason = "NCCL avoids what was chosen, for this type's precision";
+  }
+  if (reason != nullptr) {
     if (!std::exchange(row->left_logged, true)) {
-      log_.info(range() +
-                ": NCCL offers other algorithms and protocols than were measured; its own choice "
-                "stays");
+      log_.info(fmt::format("{}: {}; its own choice stays", range(), reason));
     }
     return std::nullopt;
   }
-  const Timing& chosen = *entry.chosen;
   if (!std::exchange(row->used_logged, true)) {
     log_.info(fmt::format("{}: {}, {} instead of {} ({:.2f} instead of {:.2f} us)", range(),
                           text_of(chosen.candidate), channels_text(chosen.channels),

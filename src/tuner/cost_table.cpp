@@ -40,13 +40,17 @@ int CostTable::unknown_candidates() const noexcept {
 
 CostTable::Cheapest CostTable::cheapest() const noexcept {
   Cheapest best;
-  float least = std::numeric_limits<float>::infinity();
   for_each_offered([&](int algorithm, int protocol, float cost) {
-    if (!(cost < least)) return;
-    least = cost;
-    best = {algorithm, protocol};
+    if (best.algorithm < 0 || cost < best.cost) best = {algorithm, protocol, cost};
   });
   return best;
+}
+
+bool CostTable::relegated(Candidate candidate) const noexcept {
+  // Far more than lies between candidates of one type, and well below that factor.
+  constexpr float kFactor = 256.0F;
+  const float least = cheapest().cost;
+  return least > 0.0F && cost(candidate) > kFactor * least;
 }
 
 void CostTable::prefer(Candidate candidate) noexcept {

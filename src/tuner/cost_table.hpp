@@ -25,9 +25,14 @@ class CostTable {
   struct Cheapest {
     int algorithm = -1;
     int protocol = -1;
+    float cost = 0.0F;
   };
   // What NCCL takes: the first of the cheapest, in the order of the table.
   Cheapest cheapest() const noexcept;
+
+  // NCCL multiplies the cost of what would lose precision by 1024 (a ring of more than 8 ranks that
+  // reduces FP8), and tells no tuner the type. Such a candidate is not one of speed.
+  bool relegated(Candidate candidate) const noexcept;
 
   // Makes NCCL take `candidate`, which it offers.
   void prefer(Candidate candidate) noexcept;

@@ -146,11 +146,15 @@ Entry entry_from(const json& value, const std::string& what) {
   if (const json* chosen = object->find("chosen")) {
     entry.chosen = timing_from(*chosen, object.inside("chosen"));
   }
-  constexpr double kRounding = 1e-6;
-  if (!(std::abs(object->number("gain") - entry.gain()) <= kRounding)) {
-    object.refuse(fmt::format("gain: the times say {:.6f}", entry.gain()));
-  }
   return entry;
+}
+
+// It follows from the times, and is there for people: it must not say something else.
+void check_gain(const json& entry, double gain, const std::string& what) {
+  constexpr double kRounding = 1e-6;
+  const JsonObject object(entry, what, Errc::kUsage);
+  if (std::abs(object.number("gain") - gain) <= kRounding) return;
+  throw Error(Errc::kUsage, fmt::format("{}: gain: the times say {:.6f}", what, gain));
 }
 
 Topology topology_from(const json& value, const std::string& what) {
@@ -211,11 +215,17 @@ TuningTable tuning_table_from_json(std::string_view text, std::string_view what)
     const Reader shape(value, object.inside("communicators"), {"ranks", "nodes"});
     table.shapes.push_back(shape_from(shape));
   }
-  std::size_t index = 0;
-  for (const json& value : object->array("entries")) {
-    table.entries.push_back(entry_from(value, object.inside(fmt::format("entries[{}]", index++))));
+  const auto what_of = [&](std::size_t index) {
+    return object.inside(fmt::format("entries[{}]", index));
+  };
+  const json& entries = object->array("entries");
+  for (const json& value : entries) {
+    table.entries.push_back(entry_from(value, what_of(table.entries.size())));
   }
   check(table, what);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    check_gain(entries[i], table.entries[i].gain(), what_of(i));
+  }
   return table;
 }
 
