@@ -96,8 +96,9 @@ StagedTree::~StagedTree() {
   if (!name_.empty()) remove_tree(parent_.get(), name_);
 }
 
+// Nothing is synced: after a loss of power these are what the tools that fill such caches leave
+// then, which do not either, and a sync of thousands of files would cost more than the cache saves.
 void StagedTree::merge(BundleSummary& summary) {
-  ::syncfs(folder_.get());  // no name leads to less than everything
   ::fchmod(folder_.get(), 0755);
   if (::renameat2(parent_.get(), name_.c_str(), parent_.get(), target_.c_str(), RENAME_NOREPLACE) ==
       0) {
