@@ -52,7 +52,7 @@ class DiskFaults : public testing::Test {
     ASSERT_TRUE(found);
     EXPECT_EQ(found->text(), "good");
     EXPECT_THAT(temporaries(root_), IsEmpty());
-    EXPECT_THAT(tier.check(), IsEmpty());
+    EXPECT_THAT(tier.check().damages, IsEmpty());
   }
 
   TempDir directory_;

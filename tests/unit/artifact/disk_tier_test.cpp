@@ -153,7 +153,7 @@ TEST_F(DiskTierTest, AFlippedBitIsAMissWhateverTheLength) {
   directory_.flip_byte(file(kKey), 2);
   EXPECT_THAT(log_lines_of([&] { EXPECT_FALSE(tier_.get(kKey, kHere)); }),
               ElementsAre(HasSubstr("its content is not the one that was written")));
-  EXPECT_THAT(tier_.check(), testing::SizeIs(1));
+  EXPECT_THAT(tier_.check().damages, testing::SizeIs(1));
 }
 
 TEST_F(DiskTierTest, AContentWithoutItsRecordIsNoEntry) {
@@ -229,17 +229,21 @@ TEST_F(DiskTierTest, PruningTakesTheOldTheDamagedAndEmptyFolders) {
   for (const Key& key : {old, damaged, good}) tier_.put_bytes(key, "content", {kHere, {}});
   age(old, 1000);
   directory_.truncate(file(damaged), 1);
-  EXPECT_THAT(tier_.prune({.limits = {}, .unused_s = 500}),
-              testing::UnorderedElementsAre(old, damaged));
+  EXPECT_THAT(tier_.prune({.unused_s = 500}).keys, testing::UnorderedElementsAre(old, damaged));
   EXPECT_THAT(names(), testing::SizeIs(4));  // kind, config, content, record
   EXPECT_TRUE(tier_.get(good, kHere));
 }
 
-TEST_F(DiskTierTest, RemovesOneEntry) {
-  tier_.put_bytes(kKey, "content", {kHere, {}});
-  EXPECT_TRUE(tier_.remove(kKey));
-  EXPECT_FALSE(tier_.remove(kKey));
-  EXPECT_FALSE(tier_.get(kKey, kHere));
+TEST_F(DiskTierTest, PruningTouchesOnlyWhatIsMeant) {
+  const Key other{"k", "c0", "other"};
+  const Key third{"k", "c0", "third"};
+  for (const Key& key : {kKey, other, third}) tier_.put_bytes(key, "content", {kHere, {}});
+  const auto pruned = tier_.prune({.selection = {.keys = {third}}, .all = true});
+  EXPECT_THAT(pruned.keys, ElementsAre(third));
+  EXPECT_EQ(pruned.bytes, 7U);
+  EXPECT_THAT(tier_.prune({.selection = {.kind = "k"}, .all = true}).keys, ElementsAre(other));
+  EXPECT_TRUE(tier_.get(kKey, kHere));
+  EXPECT_THAT(tier_.prune({.selection = {.keys = {third}}, .all = true}).keys, IsEmpty());
 }
 
 TEST_F(DiskTierTest, LiesBelowTheCacheRoot) {
