@@ -127,7 +127,8 @@ Put DiskTier::publish(int root, const Key& key, int content, const Metadata& met
       return Put::kPresent;
     }
     if (!other.empty() || overwrite == Overwrite::kNever) {
-      log::warn(fmt::format("artifact '{}' stays as {} wrote it: {}", key.text(), old.record.host,
+      log::warn(fmt::format("artifact '{}' stays as it was written on {}: {}", key.text(),
+                            old.record.host,
                             other.empty() ? "its content differs from ours"
                                           : fmt::format("it was made under another {}", other)));
       return Put::kConflict;
