@@ -144,7 +144,7 @@ Put DiskTier::publish(int root, const Key& key, int content, const Metadata& met
   } else {
     staging.file().replace(key.filename);
   }
-  check_sys(::fsync(folder), fmt::format("cannot sync the folder of '{}'", key.text()));
+  ::fsync(folder);  // at worst a crash of the machine takes the entry along
   remove_other_records(folder, key.filename, copied.sha256);
   tidy(root, limits_);
   return Put::kStored;
@@ -183,8 +183,12 @@ DiskTier::Checked DiskTier::check(const Selection& selection) const {
 DiskTier::Pruned DiskTier::prune(const PruneRule& rule) const {
   const Fd root = open_root(root_, false);
   if (!root) return {};
-  const RootLock lock(root.get());
-  return prune_files(root.get(), rule);
+  try {
+    const RootLock lock(root.get());
+    return prune_files(root.get(), rule);
+  } catch (const Error& error) {
+    throw Error(Errc::kUsage, fmt::format("'{}' cannot be tidied: {}", root_, error.what()));
+  }
 }
 
 bool Selection::chooses(const Key& key) const {
