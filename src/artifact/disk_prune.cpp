@@ -52,8 +52,6 @@ void tidy_folders(int root) {
   }
 }
 
-}  // namespace
-
 void remove_file(int root, const Key& key) {
   const Fd folder = open_folder(root, key, false);
   if (!folder) return;
@@ -64,27 +62,32 @@ void remove_file(int root, const Key& key) {
   }
 }
 
-std::vector<Key> prune_files(int root, const PruneRule& rule) {
-  std::vector<DiskFile> files = files_below(root, {});
+}  // namespace
+
+DiskTier::Pruned prune_files(int root, const PruneRule& rule) {
+  std::vector<DiskFile> files = files_below(root, rule.selection.kind);
+  std::erase_if(files, [&](const DiskFile& file) { return !rule.selection.chooses(file.key); });
   std::ranges::stable_sort(files, std::ranges::greater{}, &DiskFile::used);
   const std::time_t now = ::time(nullptr);
-  std::vector<Key> removed;
+  DiskTier::Pruned pruned;
   std::uint64_t bytes = 0;
   std::size_t kept = 0;
   for (const DiskFile& file : files) {
     const bool old = rule.unused_s && file.used + *rule.unused_s < now;
-    const bool fits = !rule.limits || kept == 0 ||
+    const bool damaged = rule.damaged && !file.record;
+    const bool fits = !rule.limits || (rule.keep_latest && kept == 0) ||
                       (kept < rule.limits->entries && bytes + file.bytes <= rule.limits->bytes);
-    if (!old && fits && (file.record || !rule.damaged)) {
+    if (!rule.all && !old && !damaged && fits) {
       bytes += file.bytes;
       ++kept;
       continue;
     }
     remove_file(root, file.key);
-    removed.push_back(file.key);
+    pruned.keys.push_back(file.key);
+    pruned.bytes += file.bytes;
   }
   tidy_folders(root);
-  return removed;
+  return pruned;
 }
 
 }  // namespace preload::artifact

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -58,7 +59,7 @@ void write_record(int folder, const Key& key, const StagedFile::Copied& copied,
 
 // What is stored is stored, tidied up or not.
 void tidy(int root, const DiskLimits& limits) noexcept try {
-  prune_files(root, {.limits = limits, .unused_s = {}, .damaged = false});
+  prune_files(root, {.limits = limits, .keep_latest = true, .damaged = false});
 } catch (const std::exception& error) {
   log::debug(fmt::format("the artifacts were not tidied: {}", error.what()));
 }
@@ -126,7 +127,8 @@ Put DiskTier::publish(int root, const Key& key, int content, const Metadata& met
       return Put::kPresent;
     }
     if (!other.empty() || overwrite == Overwrite::kNever) {
-      log::warn(fmt::format("artifact '{}' stays as {} wrote it: {}", key.text(), old.record.host,
+      log::warn(fmt::format("artifact '{}' stays as it was written on {}: {}", key.text(),
+                            old.record.host,
                             other.empty() ? "its content differs from ours"
                                           : fmt::format("it was made under another {}", other)));
       return Put::kConflict;
@@ -161,36 +163,33 @@ std::vector<Entry> DiskTier::list(std::string_view kind) try {
   return {};
 }
 
-std::vector<DiskTier::Damage> DiskTier::check() const {
-  std::vector<Damage> damages;
+DiskTier::Checked DiskTier::check(const Selection& selection) const {
+  Checked checked;
   const Fd root = open_root(root_, false);
-  if (!root) return damages;
-  for (const DiskFile& file : files_below(root.get(), {})) {
-    const Fd folder = open_folder(root.get(), file.key, false);
+  if (!root) return checked;
+  for (const DiskFile& file : files_below(root.get(), selection.kind)) {
+    const Fd folder = selection.chooses(file.key) ? open_folder(root.get(), file.key, false) : Fd();
     if (!folder) continue;
     DiskEntry entry = read_entry(folder.get(), file.key.filename);
-    if (entry.state == State::kDamaged) damages.push_back({file.key, std::move(entry.problem)});
+    if (entry.state == State::kAbsent) continue;  // just removed
+    ++checked.entries;
+    if (entry.state == State::kDamaged) {
+      checked.damages.push_back({file.key, std::move(entry.problem)});
+    }
   }
-  return damages;
+  return checked;
 }
 
-std::vector<Key> DiskTier::prune(const PruneRule& rule) const {
+DiskTier::Pruned DiskTier::prune(const PruneRule& rule) const {
   const Fd root = open_root(root_, false);
   if (!root) return {};
   const RootLock lock(root.get());
   return prune_files(root.get(), rule);
 }
 
-bool DiskTier::remove(const Key& key) const {
-  check_key(key);
-  const Fd root = open_root(root_, false);
-  const Fd folder = root ? open_folder(root.get(), key, false) : Fd();
-  if (!folder || ::faccessat(folder.get(), key.filename.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
-    return false;
-  }
-  const RootLock lock(root.get());
-  remove_file(root.get(), key);
-  return true;
+bool Selection::chooses(const Key& key) const {
+  return (kind.empty() || kind == key.kind) &&
+         (keys.empty() || std::ranges::find(keys, key) != keys.end());
 }
 
 }  // namespace preload::artifact

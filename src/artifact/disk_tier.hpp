@@ -19,11 +19,22 @@ struct DiskLimits {
   std::size_t entries = 10000;
 };
 
-// What goes when a cache is tidied; of what is left, the longest unused until it fits.
+// Which entries are meant: all, those of a kind, or these.
+struct Selection {
+  std::string kind = {};
+  std::vector<Key> keys = {};
+  bool chooses(const Key& key) const;
+};
+
+// What goes of the entries that are meant; of what is left of them, the longest unused until it
+// fits.
 struct PruneRule {
-  std::optional<DiskLimits> limits;
-  std::optional<std::time_t> unused_s;  // entries that were not used for so long
-  bool damaged = true;                  // those that have not the recorded length
+  Selection selection = {};
+  bool all = false;
+  std::optional<DiskLimits> limits = {};
+  bool keep_latest = false;                  // the entry that was used last stays within any limit
+  std::optional<std::time_t> unused_s = {};  // entries that were not used for so long
+  bool damaged = true;                       // those that have not the recorded length
 };
 
 // Entries as files <root>/<kind>/<config-hash>/<filename>, as they are, each with a record of its
@@ -49,9 +60,16 @@ class DiskTier : public Tier {
     Key key;
     std::string problem;
   };
-  std::vector<Damage> check() const;  // reads every content
-  std::vector<Key> prune(const PruneRule& rule) const;
-  bool remove(const Key& key) const;  // false when it is not there
+  struct Checked {
+    std::size_t entries = 0;
+    std::vector<Damage> damages;
+  };
+  Checked check(const Selection& selection = {}) const;  // reads every content
+  struct Pruned {
+    std::vector<Key> keys;
+    std::uint64_t bytes = 0;
+  };
+  Pruned prune(const PruneRule& rule) const;
 
  private:
   Put publish(int root, const Key& key, int content, const Metadata& metadata,

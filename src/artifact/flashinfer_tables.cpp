@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTable = "autotune_configs";
+constexpr std::string_view kTable = "autotune_config";  // FlashInfer's own name has no s
 constexpr std::string_view kExtension = ".json";
 constexpr const char* kConfig = "config";
 constexpr std::size_t kMaxTableBytes = 64 * kMiB;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,11 +20,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::time_t kLifeS = 24 * 3600;  // where locks of directories do not work (NFS)
 constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
 std::string staging_prefix(const std::string& target) { return fmt::format(".{}.tmp-", target); }
 
-bool try_lock(int fd) noexcept { return ::flock(fd, LOCK_EX | LOCK_NB) == 0; }
+// 0, or the error that says why not: EWOULDBLOCK where another process has the lock.
+int try_lock(int fd) noexcept { return ::flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno; }
 
 void remove_tree(int parent, const std::string& name) noexcept {
   std::error_code ignored;
@@ -34,7 +37,11 @@ void remove_stale(int parent, const std::string& prefix) {
   for (const std::string& name : names_in(parent)) {
     if (!name.starts_with(prefix)) continue;
     const Fd folder(::openat(parent, name.c_str(), kFolder));
-    if (folder && try_lock(folder.get())) remove_tree(parent, name);
+    struct stat status {};
+    if (!folder || ::fstat(folder.get(), &status) != 0) continue;
+    const int busy = try_lock(folder.get());
+    const bool old = status.st_mtim.tv_sec + kLifeS < ::time(nullptr);
+    if (busy == 0 || (busy != EWOULDBLOCK && old)) remove_tree(parent, name);
   }
 }
 
@@ -96,8 +103,9 @@ StagedTree::~StagedTree() {
   if (!name_.empty()) remove_tree(parent_.get(), name_);
 }
 
+// Nothing is synced: after a loss of power these are what the tools that fill such caches leave
+// then, which do not either, and a sync of thousands of files would cost more than the cache saves.
 void StagedTree::merge(BundleSummary& summary) {
-  ::syncfs(folder_.get());  // no name leads to less than everything
   ::fchmod(folder_.get(), 0755);
   if (::renameat2(parent_.get(), name_.c_str(), parent_.get(), target_.c_str(), RENAME_NOREPLACE) ==
       0) {

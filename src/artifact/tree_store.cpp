@@ -48,11 +48,15 @@ std::string reference_text(const std::string& sha256, const BundleSummary& summa
   return value.dump() + "\n";
 }
 
-// The hash that a reference names; empty when it is none.
-std::string named_bundle(const std::string& text) {
+// The key of the bundle that a reference names.
+Key bundle_key(const std::string& text) {
   const json value = json::parse(text, nullptr, false);
-  if (!value.is_object() || !value.contains("bundle") || !value["bundle"].is_string()) return {};
-  return value["bundle"].get<std::string>();
+  if (!value.is_object() || !value.contains("bundle") || !value["bundle"].is_string()) {
+    throw Error(Errc::kCheckpoint, "it names no bundle");
+  }
+  Key key{std::string(kCompileCache), value["bundle"].get<std::string>(), kBundle};
+  check_key(key);
+  return key;
 }
 
 }  // namespace
@@ -84,13 +88,11 @@ std::optional<BundleSummary> restore_tree(Tier& tier, const Key& reference, cons
                                           const BundleLimits& limits) try {
   const auto found = tier.get(reference, here);
   if (!found) return std::nullopt;
-  const std::string sha256 = named_bundle(found->text());
-  const Key key{std::string(kCompileCache), sha256, kBundle};
-  const auto bundle = sha256.empty() ? std::nullopt : tier.get(key, {});
-  if (!bundle || bundle->entry.sha256 != sha256) {
-    log::info(fmt::format("artifact '{}' is not used: its bundle '{}' is not there",
-                          reference.text(), sha256));
-    return std::nullopt;
+  const Key key = bundle_key(found->text());
+  const auto bundle = tier.get(key, {});
+  if (!bundle) return std::nullopt;
+  if (bundle->entry.sha256 != key.config_hash) {
+    throw Error(Errc::kCheckpoint, fmt::format("'{}' holds something else", key.text()));
   }
   return extract_bundle(bundle->content.get(), directory, limits);
 } catch (const std::exception& error) {

@@ -159,6 +159,14 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "--spread always, else they do not]"},
     {"shared-files", "", "", "plan",
      "the disk rate is that of a file server which all nodes share"},
+    // What warm-ups left.
+    {"kind", "", "KIND", "artifacts",
+     "only those of a kind, e.g. nccl_tuner, flashinfer_autotune or compile_cache"},
+    {"key", "", "KEY", "artifacts", "only this one; may be repeated", true},
+    {"unused", "", "AGE", "artifacts", "prune: what was not used for that long, e.g. 30d or 12h"},
+    {"max-bytes", "", "SIZE", "artifacts",
+     "prune: the longest unused, until the rest is no larger, e.g. 10G"},
+    {"all", "", "", "artifacts", "prune: everything that --kind and --key choose"},
     // Measuring.
     {"hot", "", "", "bench", "with the files in the page cache; the default"},
     {"cold", "", "", "bench", "drop the page cache before each run; needs root"},
@@ -167,7 +175,8 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "time these loaders on the same files: some of safetensors, fastsafetensors, "
      "runai_model_streamer and instanttensor, with commas between, or auto (all) or none; by "
      "$PRELOAD_PYTHON, else python3 [auto]"},
-    {"json", "", "", "plan key status wait attach verify release stop bench doctor", "print JSON"},
+    {"json", "", "", "plan key status wait attach verify release stop bench doctor artifacts",
+     "print JSON"},
 });
 
 constexpr auto kCommands = std::to_array<CommandSpec>({
@@ -181,6 +190,8 @@ constexpr auto kCommands = std::to_array<CommandSpec>({
     {"release", "", "let go of the weights when the last lease ends"},
     {"stop", "", "end the local daemons"},
     {"keeper", "", "hold weights and leases across restarts of the directory's daemons"},
+    {"artifacts", "list|show|check|prune",
+     "look at what warm-ups left on disk for later jobs, and tidy it up"},
     {"bench", "load",
      "time a load beside the limit measured in the same run, and beside other loaders"},
     {"doctor", "",

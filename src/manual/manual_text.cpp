@@ -81,6 +81,14 @@ constexpr auto kCommandTexts = std::to_array<CommandText>({
      "no GPU, no MPI and no daemon. Under srun or mpirun each rank reports, the node's first in "
      "full.\n\n"
      "serve begins with the quick ones of these checks, on every rank."},
+    {"artifacts",
+     "Looks at what the warm-ups of earlier jobs left on disk for later ones: NCCL's tuning "
+     "tables, "
+     "FlashInfer's, and bundles of the directories in which engines cache what they compiled. list "
+     "shows a line each; show adds what each was made under; check reads every one and compares it "
+     "with what was written; prune removes those that are damaged and what crashed jobs left, and "
+     "what its options choose. Jobs bound the cache themselves: past 32 GiB, what was not used for "
+     "longest goes."},
     {"bench",
      "Times a load of the model beside the limit of the hardware, measured in the same run, and "
      "beside other loaders where they are installed. Every run is verified against the files."},
@@ -118,6 +126,10 @@ constexpr auto kExamples = std::to_array<Example>({
      "preload serve --model /models/qwen3-8b --replace"},
     {"serve", "Fail rather than serve without a keeper:",
      "preload serve --model /models/qwen3-8b --keeper require"},
+    {"artifacts",
+     "What there is of NCCL's tuning tables:", "preload artifacts list --kind nccl_tuner"},
+    {"artifacts", "Remove what was not used for a month, and more until 10 GiB are left:",
+     "preload artifacts prune --unused 30d --max-bytes 10G"},
     {"doctor", "Would this model be served here?",
      "preload doctor --model /models/llama-70b -tp 8"},
     {"doctor", "As the ranks of a job see it:",
@@ -128,7 +140,7 @@ constexpr auto kExamples = std::to_array<Example>({
 
 constexpr auto kExitStatuses = std::to_array<Entry>({
     {"0", "serve", "preload stop ended a healthy job."},
-    {"0", "plan status key release bench", "Done."},
+    {"0", "plan status key release bench artifacts", "Done."},
     {"0", "wait", "Every local daemon of the job is READY."},
     {"0", "attach", "Everything that was asked for was attached."},
     {"0", "verify", "Every tensor is what it should be."},
@@ -139,9 +151,10 @@ constexpr auto kExitStatuses = std::to_array<Entry>({
      "A clean end that nobody asked for, or a connection between ranks that was lost."},
     {"1", "wait", "The job ended without a word: nobody holds its lock."},
     {"1", "stop", "Some daemon was not gone within the timeout."},
-    {"2", "serve plan status wait attach verify key release stop keeper doctor bench",
+    {"2", "serve plan status wait attach verify key release stop keeper doctor bench artifacts",
      "Usage: an option, an environment variable or the socket directory is wrong."},
     {"3", "serve plan key bench", "The checkpoint or the model is refused."},
+    {"3", "artifacts", "check: an entry is damaged."},
     {"3", "attach", "The checkpoint of --expect-model cannot be read."},
     {"3", "verify", "A tensor differs; the checkpoint cannot be read."},
     {"4", "serve attach verify bench", "The device or its memory, or the host's."},
@@ -154,15 +167,16 @@ constexpr auto kExitStatuses = std::to_array<Entry>({
     {"7", "stop", "There was no daemon."},
     {"2-6", "doctor", "What serve would end with because of the first thing that is in the way."},
     {"1-7", "wait", "Otherwise: the status of the job's first failed rank."},
-    {"128+n", "serve plan status wait attach verify key release stop keeper doctor bench",
+    {"128+n", "serve plan status wait attach verify key release stop keeper doctor bench artifacts",
      "Signal n ended it: 130 for INT, 137 for KILL, 143 for TERM."},
 });
 
 constexpr auto kVariables = std::to_array<Entry>({
     {"PRELOAD_SOCKET_DIR", "serve keeper status wait attach verify release stop doctor",
      "The socket directory, where --weight-cache-socket-dir is not given."},
-    {"PRELOAD_CACHE_ROOT", "serve attach key bench",
-     "Where receipts and tuning results are kept [$XDG_CACHE_HOME/preload, else "
+    {"PRELOAD_CACHE_ROOT", "serve attach key bench artifacts",
+     "Where receipts, tuning results and what warm-ups left are kept [$XDG_CACHE_HOME/preload, "
+     "else "
      "~/.cache/preload]."},
     {"PRELOAD_LOG_LEVEL", "serve keeper", "The log level, where --log-level is not given."},
     {"PRELOAD_RUNTIME", "serve bench doctor",
@@ -195,6 +209,10 @@ constexpr auto kFiles = std::to_array<Entry>({
      "The keeper's socket, and the lock that it holds."},
     {"~/.cache/preload/", "serve attach key bench",
      "Receipts of hashed checkpoints, and the reader that was fastest on each file system."},
+    {"~/.cache/preload/vllm-warmup-cache/", "serve artifacts",
+     "What warm-ups left: <kind>/<config-hash>/<filename>, a record of each in a hidden file "
+     "beside "
+     "it."},
 });
 
 }  // namespace
