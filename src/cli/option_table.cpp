@@ -7,7 +7,7 @@
 namespace preload::cli {
 namespace {
 
-constexpr std::string_view kModelCommands = "serve plan key bench doctor";
+constexpr std::string_view kModelCommands = "serve plan key bench doctor tune";
 constexpr std::string_view kLocalCommands = "status wait attach verify release stop";
 
 constexpr auto kOptions = std::to_array<OptionSpec>({
@@ -63,8 +63,9 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "what several ranks need is read once and handed on, within nodes and between them: auto, "
      "always "
      "or never [auto: where that is faster]"},
-    {"nccl-library", "", "FILE", "serve doctor",
-     "the NCCL by which GPUs that cannot map each other's memory exchange weights [libnccl.so.2]"},
+    {"nccl-library", "", "FILE", "serve tune doctor",
+     "the NCCL by which GPUs that cannot map each other's memory exchange weights, and which is "
+     "tuned: the one that the engine will load [libnccl.so.2]"},
     {"reader-threads", "", "N", "serve bench", "reading threads of a rank [by its CPUs]"},
     {"reads-in-flight", "", "N", "serve",
      "reads in flight of a node on one file system, shared out among its ranks [32 on network file "
@@ -82,6 +83,13 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"lease-wait", "", "SECONDS", "serve",
      "how long open leases may go on when the daemon is told to end [5]"},
     // The warm-up.
+    {"disable-autotune", "", "", "serve", "do not tune NCCL's collectives before READY"},
+    {"disable-flashinfer-autotune", "", "", "serve", "the same, by vLLM's name"},
+    {"autotune-budget", "", "SECONDS", "serve tune",
+     "how long tuning may take; messages that are not reached keep NCCL's own choice [60]"},
+    {"max-num-batched-tokens", "", "N", "serve tune",
+     "the most tokens of an engine's step, as vLLM takes it: sizes of messages up to it are tuned "
+     "[8192]"},
     {"warmup-exec", "", "COMMAND", "serve",
      "before READY, run this by /bin/sh against what was loaded, so that an engine tunes and "
      "compiles ahead: it finds the daemon's private socket, and directories for what it leaves, in "
@@ -96,7 +104,8 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"warmup-exec-always", "", "", "serve",
      "run it also where what it left at an earlier start is at hand"},
     {"warmup-cache-dir", "", "DIR", "serve",
-     "where engines keep what they tune and compile, for them and their successors [below the cache "
+     "where engines keep what they tune and compile, for them and their successors [below the "
+     "cache "
      "root, by configuration]"},
     {"allow-uid", "", "UID", "serve keeper",
      "user id that may attach besides ours and root; may be repeated", true},
@@ -104,7 +113,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "TCP port of each node's /health and /metrics; 0 is none [0]"},
     {"weight-cache-health-host", "", "ADDRESS", "serve",
      "where they listen: 0.0.0.0 is every interface [127.0.0.1]"},
-    {"log-level", "", "LEVEL", "serve keeper",
+    {"log-level", "", "LEVEL", "serve keeper tune",
      "debug, info, warn, error or off [$PRELOAD_LOG_LEVEL, else info]"},
     // Where daemons and clients meet, and which daemons are meant.
     {"weight-cache-socket-dir", "", "DIR",
@@ -175,7 +184,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "time these loaders on the same files: some of safetensors, fastsafetensors, "
      "runai_model_streamer and instanttensor, with commas between, or auto (all) or none; by "
      "$PRELOAD_PYTHON, else python3 [auto]"},
-    {"json", "", "", "plan key status wait attach verify release stop bench doctor artifacts",
+    {"json", "", "", "plan key status wait attach verify release stop bench doctor artifacts tune",
      "print JSON"},
 });
 
@@ -192,6 +201,8 @@ constexpr auto kCommands = std::to_array<CommandSpec>({
     {"keeper", "", "hold weights and leases across restarts of the directory's daemons"},
     {"artifacts", "list|show|check|prune",
      "look at what warm-ups left on disk for later jobs, and tidy it up"},
+    {"tune", "",
+     "tune NCCL's collectives for a model under srun or mpirun; alone, show what was found"},
     {"bench", "load",
      "time a load beside the limit measured in the same run, and beside other loaders"},
     {"doctor", "",

@@ -183,6 +183,9 @@ constexpr auto kVariables = std::to_array<Entry>({
      "The executable preload-runtime, where it lies neither beside preload nor in "
      "../libexec/preload."},
     {"PRELOAD_PYTHON", "bench", "The Python that other loaders are installed for [python3]."},
+    {"PRELOAD_TUNER_TABLE", "serve",
+     "Read by engines, not by preload: the tuning table that NCCL's tuner plugin obeys, where "
+     "NCCL_TUNER_PLUGIN names libnccl-tuner-preload.so."},
     {"HF_HUB_CACHE", "serve plan key bench attach doctor",
      "The Hugging Face hub cache, where models named by a hub id are looked for "
      "[$HF_HOME/hub, else ~/.cache/huggingface/hub]."},

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <list>
 #include <optional>
+#include <string>
 
 #include "cli/serve_options.hpp"
 #include "comm/launcher.hpp"
@@ -39,6 +40,7 @@ struct RankContext {
   std::list<RoleDaemon> daemons;       // rank_place
   JobFront front;
   std::optional<StateKeeper> keeper;  // rank_place
+  std::string tuner_table;            // rank_tuning: path on this node, "" without one
 };
 
 }  // namespace preload::run

@@ -2,9 +2,12 @@
 #include "run/rank_ending.hpp"
 
 #include <chrono>
+#include <exception>
+#include <new>
 #include <thread>
 
 #include "base/log.hpp"
+#include "run/agreement.hpp"
 #include "run/failure_report.hpp"
 
 namespace preload::run {
@@ -24,6 +27,28 @@ std::string_view code_of_status(int status) noexcept {
 }
 
 }  // namespace
+
+int RankEnding::run(const std::function<ServeEnd()>& work) {
+  try {
+    return conclude(work());
+  } catch (const Cancelled& cancelled) {
+    return conclude(rank_.control.decided().value_or(
+        ServeEnd{ServeEnd::Cause::kFailure, cancelled.status(), cancelled.what()}));
+  } catch (const std::bad_alloc&) {
+    const Error error(Errc::kMemory, "out of host memory");
+    report(error.code(), error.what());
+    throw error;
+  } catch (const AgreedError& error) {
+    report(error.code(), error.what(), error.rank());
+    throw Error(error);
+  } catch (const Error& error) {
+    report(error.code(), error.what());
+    throw;
+  } catch (const std::exception& error) {
+    report(Errc::kInternal, error.what());
+    throw;
+  }
+}
 
 int RankEnding::conclude(const ServeEnd& end) {
   rank_.control.end(end);  // from here on ending, too, is bounded

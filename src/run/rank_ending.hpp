@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,12 +19,14 @@ class RankEnding {
  public:
   explicit RankEnding(RankContext& rank) : rank_(rank) {}
 
-  int conclude(const ServeEnd& end);  // the exit status
+  // Does the rank's work; the exit status, or throws the Error that this rank is the one to log.
+  int run(const std::function<ServeEnd()>& work);
+
+ private:
+  int conclude(const ServeEnd& end);
   // Throws Cancelled with the job's failure, which may be another rank's, when rank 0 has logged
   // it; returns when it is left to this rank.
   void report(Errc code, const std::string& text, std::optional<int> of_rank = std::nullopt);
-
- private:
   void end_with(const JobFailure& verdict);
   void await_leases();
   void close_servers();

@@ -10,6 +10,7 @@
 #include "run/rank_ending.hpp"
 #include "run/rank_serving.hpp"
 #include "run/supervision.hpp"
+#include "warmup/backend.hpp"
 
 namespace preload::run {
 
@@ -18,12 +19,14 @@ namespace preload::run {
 class RankJob {
  public:
   RankJob(const cli::ServeOptions& options, const Launcher& launcher, const Launch& launch,
-          Group& group, RankControl& control, Supervision& supervision);
+          Group& group, RankControl& control, Supervision& supervision,
+          const warmup::Backend& backend);
   int run();  // the exit status; throws the Error that this rank is the one to log
 
  private:
   ServeEnd work();
 
+  const warmup::Backend& backend_;
   RankContext rank_;
   RankServing serving_;
   RankEnding ending_;
