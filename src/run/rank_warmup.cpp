@@ -108,7 +108,12 @@ void RankWarmup::decide(const std::vector<WarmupFacts>& ranks) {
   plan_ = plan_warmup(rank_.options.warmup, rank_.launch, ranks);
   plan_->place.slot = rank_.options.slot;
   plan_->place.engine_json = engine_json(rank_.options.model, rank_.launch.sizes);
-  if (has_caches_) rank_.front.set_engine_caches(artifacts_->root());
+  if (has_caches_) {
+    rank_.front.set_engine_caches(artifacts_->root());
+    for (RoleDaemon& daemon : rank_.daemons) {
+      if (daemon.is_here()) daemon.residency->engine_caches = artifacts_->root();
+    }
+  }
   if (plan_->needed) serving_.emplace(rank_, plan_->private_name, plan_->private_device);
 }
 
