@@ -66,6 +66,13 @@ AgreedError in_the_way(Errc code, std::string_view reason) {
   return {Error(code, fmt::format("NCCL's collectives cannot be tuned: {}", reason)), std::nullopt};
 }
 
+std::string why_empty(const warmup::SweepResult& result) {
+  if (result.points.empty() && result.planned > 0) {
+    return "the time of --autotune-budget was over before the first message";
+  }
+  return "NCCL asked its tuner nothing (is it older than 2.24?), so that they are warmed alone";
+}
+
 int ranks_per_node(const Launch& launch) {
   int most = 0;
   for (const RankPlace& place : launch.places) most = std::max(most, place.local_size);
@@ -94,6 +101,9 @@ TuningOutcome CollectiveTuning::run(TuningUse use) {
   }
   const std::vector<TuningFacts> ranks = gather_facts();
   if (const std::string reason = not_tuned_because(ranks); !reason.empty()) {
+    const bool wrong_library = !rank_.options.nccl_library.empty() &&
+                               std::ranges::count(ranks, 0, &TuningFacts::nccl_version) > 0;
+    if (wrong_library) throw in_the_way(Errc::kUsage, reason);
     if (use == TuningUse::kAnew) throw in_the_way(Errc::kLauncher, reason);
     if (rank_.launch.coords.global == 0) log::warn(not_tuned(reason));
     return {};
@@ -106,7 +116,7 @@ TuningOutcome CollectiveTuning::run(TuningUse use) {
     say_not_tuned("the weights were taken over, not loaded, and no earlier table is kept here");
     return {};
   }
-  if (!found) texts = measure(ranks);
+  if (!found) texts = measure(ranks, use);
   if (!texts) return {};
   TuningOutcome outcome;
   outcome.report = warmup::sweep_report_from_json(texts->sweep, "the sweep");
@@ -185,8 +195,8 @@ std::optional<warmup::TuningTexts> CollectiveTuning::share_found(warmup::TuningS
   return texts;
 }
 
-std::optional<warmup::TuningTexts> CollectiveTuning::measure(
-    const std::vector<TuningFacts>& ranks) {
+std::optional<warmup::TuningTexts> CollectiveTuning::measure(const std::vector<TuningFacts>& ranks,
+                                                             TuningUse use) {
   if (rank_.keeper) rank_.keeper->enter("tuning NCCL");
   const Launch& launch = rank_.launch;
   const CpuBinding binding(launch.device.device);  // NCCL's threads, too
@@ -213,11 +223,8 @@ std::optional<warmup::TuningTexts> CollectiveTuning::measure(
   const tuner::TuningTable table =
       warmup::make_table(report.result, report.nccl_version, report.topology, std::move(formed));
   if (table.entries.empty()) {
-    if (launch.coords.global == 0) {
-      log::warn(
-          "NCCL's collectives were warmed, not tuned: NCCL asked no tuner (is its version "
-          "older than 2.22, or NCCL_TUNER_PLUGIN not honoured?)");
-    }
+    if (use == TuningUse::kAnew) throw in_the_way(Errc::kLauncher, why_empty(report.result));
+    if (launch.coords.global == 0) log::warn(not_tuned(why_empty(report.result)));
     return std::nullopt;
   }
   tuner::check(table, "the table that was measured");

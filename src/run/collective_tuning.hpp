@@ -51,7 +51,7 @@ class CollectiveTuning {
   bool is_node_first() const noexcept { return rank_.launch.place.local == 0; }
   // The table that some node has, on all nodes; nothing when none has one.
   std::optional<warmup::TuningTexts> share_found(warmup::TuningStore& store);
-  std::optional<warmup::TuningTexts> measure(const std::vector<TuningFacts>& ranks);
+  std::optional<warmup::TuningTexts> measure(const std::vector<TuningFacts>& ranks, TuningUse use);
   warmup::SweepReport sweep(warmup::NcclTimer& timer,
                             const std::vector<warmup::EngineGroup>& groups,
                             const std::vector<TuningFacts>& ranks, std::uint64_t buffer_bytes);

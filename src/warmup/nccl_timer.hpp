@@ -21,7 +21,7 @@ int nccl_library_version(const std::string& library);
 struct NcclTimerOptions {
   std::string library;  // --nccl-library
   std::string plugin;   // path of NCCL's tuner plugin; empty: nothing is offered
-  std::chrono::seconds form_timeout{25};
+  std::chrono::seconds form_timeout{20};
   std::chrono::seconds run_timeout{120};  // of one timed run
 };
 

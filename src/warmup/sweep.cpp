@@ -124,7 +124,7 @@ class PointSweep {
   void decide() {
     std::vector<double> seconds;
     for (const Measured& each : result_.measured) seconds.push_back(each.seconds);
-    const std::size_t best = choose(seconds);
+    const std::size_t best = with_own_channels(choose(seconds));
     if (best == 0) return;
     const std::vector<RankTimes> both =
         rounds({Choice{}, result_.measured[best].choice}, kConfirmingRounds);
@@ -133,6 +133,18 @@ class PointSweep {
     result_.chosen = best;
     result_.default_seconds = again.default_seconds;
     result_.chosen_seconds = again.seconds;
+  }
+
+  // NCCL's own number of channels where another gains no margin over it: sizes that agree on a
+  // choice make one range.
+  std::size_t with_own_channels(std::size_t best) const {
+    const std::vector<Measured>& measured = result_.measured;
+    if (best == 0) return best;
+    const Choice own{measured[best].choice.candidate, 0};
+    const auto plain = std::ranges::find(measured, own, &Measured::choice);
+    if (plain == measured.end()) return best;
+    const std::vector<double> both = {plain->seconds, measured[best].seconds};
+    return choose(both) == 0 ? static_cast<std::size_t>(plain - measured.begin()) : best;
   }
 
   SweepExchange& exchange_;
