@@ -66,12 +66,16 @@ std::string folder_of(const std::vector<EngineCache>& caches, std::string_view v
   return found == caches.end() ? std::string() : found->folder;
 }
 
-std::string prepare(const std::string& root, const std::vector<EngineCache>& caches) {
+std::string prepare(const std::string& root, const std::vector<EngineCache>& caches,
+                    const std::map<std::string, std::string>& more) {
   make_folder(caches_folder(root));
   std::string text = "# Where engines find what a warm-up has compiled and tuned for them.\n";
   for (const EngineCache& cache : caches) {
     if (!cache.given) make_folder(cache.folder);
     text += fmt::format("export {}={}\n", cache.variable, quoted(cache.folder));
+  }
+  for (const auto& [variable, value] : more) {
+    text += fmt::format("export {}={}\n", variable, quoted(value));
   }
   const Fd folder = open_fd(AT_FDCWD, root, O_RDONLY | O_DIRECTORY, 0, Errc::kUsage);
   write_file_at(folder.get(), "environment.sh", text);

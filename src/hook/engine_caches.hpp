@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,8 @@ std::string folder_of(const std::vector<EngineCache>& caches, std::string_view v
 
 // Makes the folders that are ours, and environment.sh, whose path it returns. Throws Error naming
 // what cannot be made.
-std::string prepare(const std::string& root, const std::vector<EngineCache>& caches);
+// `more` are further variables that engines are to have, by name.
+std::string prepare(const std::string& root, const std::vector<EngineCache>& caches,
+                    const std::map<std::string, std::string>& more = {});
 
 }  // namespace preload::hook

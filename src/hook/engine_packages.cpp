@@ -36,6 +36,12 @@ constexpr auto kPackages = std::to_array<std::pair<std::string_view, std::string
 });
 constexpr std::string_view kInfo = ".dist-info";
 
+// Not all of VLLM_*: some of these are another with every start.
+constexpr auto kSettings = std::to_array<std::string_view>(
+    {"VLLM_USE_", "VLLM_ATTENTION_", "VLLM_FLASHINFER_", "VLLM_ALL2ALL_", "VLLM_MOE_",
+     "TORCHINDUCTOR_", "TRITON_", "SGLANG_ENABLE_"});
+constexpr auto kPlaces = std::to_array<std::string_view>({"CACHE", "_DIR", "PATH"});
+
 std::vector<std::string> split(std::string_view text, std::string_view separators) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -122,6 +128,20 @@ std::map<std::string, std::string> engine_packages(const std::string& command,
     for (const fs::path& folder : package_folders(prefix)) add_packages(folder, found);
   }
   return found;
+}
+
+std::map<std::string, std::string> engine_settings(const std::vector<std::string>& environment) {
+  std::map<std::string, std::string> settings;
+  for (const std::string& entry : environment) {
+    const std::size_t end = std::min(entry.find('='), entry.size());
+    const std::string_view name = std::string_view(entry).substr(0, end);
+    const bool known = std::ranges::any_of(
+        kSettings, [&](std::string_view prefix) { return name.starts_with(prefix); });
+    const bool place = std::ranges::any_of(
+        kPlaces, [&](std::string_view part) { return name.find(part) != name.npos; });
+    if (known && !place) settings.emplace(name, entry.substr(std::min(end + 1, entry.size())));
+  }
+  return settings;
 }
 
 }  // namespace preload::hook

@@ -15,4 +15,8 @@ namespace preload::hook {
 std::map<std::string, std::string> engine_packages(const std::string& command,
                                                    const std::vector<std::string>& environment);
 
+// What is set in the environment of what engines and compilers read, by name, but for where their
+// files lie: other settings make other kernels.
+std::map<std::string, std::string> engine_settings(const std::vector<std::string>& environment);
+
 }  // namespace preload::hook

@@ -69,6 +69,7 @@ std::vector<std::string> hook_environment(const std::vector<std::string>& inheri
   if (!place.visible_devices.empty()) set["CUDA_VISIBLE_DEVICES"] = place.visible_devices;
   if (!cache_root.empty()) set["PRELOAD_WARMUP_CACHE_DIR"] = caches_folder(cache_root);
   for (const EngineCache& cache : caches) set[cache.variable] = cache.folder;
+  set.insert(place.more.begin(), place.more.end());
 
   std::vector<std::string> out;
   for (const std::string& entry : inherited) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,7 +26,8 @@ struct HookPlace {
   std::string job, slot;
   RankCoords coords;
   ParallelSizes sizes;
-  std::string engine_json;  // what an engine is to be started with, by vLLM's names
+  std::map<std::string, std::string> more;  // further variables, by name
+  std::string engine_json;                  // what an engine is to be started with, by vLLM's names
 };
 
 // The environment of a hook, NAME=VALUE: what the rank inherited, without what a launcher and a

@@ -28,6 +28,7 @@ constexpr auto kChoices = std::to_array<Choices>({
     {"reader", "auto pread mmap direct uring"},
     {"role", "target draft"},
     {"spread", "auto always never"},
+    {"warmup-exec-scope", "rank replica"},
 });
 
 }  // namespace

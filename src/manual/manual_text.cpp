@@ -229,6 +229,7 @@ constexpr auto kFiles = std::to_array<Entry>({
      "Its lock, held while it loads and serves; never unlinked."},
     {"<h>[.<slot>][_draft].state", "serve status wait",
      "What it is about to serve and how far it is, or why it failed."},
+    {"warmup-<hex>/", "serve", "The private sockets of --warmup-exec, as long as it runs."},
     {"keeper.sock, keeper.lock", "keeper serve stop",
      "The keeper's socket, and the lock that it holds."},
     {"~/.cache/preload/vllm-warmup-cache/nccl_tuner/", "serve tune",
@@ -236,6 +237,9 @@ constexpr auto kFiles = std::to_array<Entry>({
      "example tuner, .sweep.json with all that was measured."},
     {"~/.cache/preload/", "serve attach key bench",
      "Receipts of hashed checkpoints, and the reader that was fastest on each file system."},
+    {"~/.cache/preload/engine-caches/", "serve",
+     "Where --warmup-exec has engines keep what they compile and tune, by configuration, with an "
+     "environment.sh that tells them."},
     {"~/.cache/preload/vllm-warmup-cache/", "serve artifacts",
      "What warm-ups left: <kind>/<config-hash>/<filename>, a record of each in a hidden file "
      "beside "

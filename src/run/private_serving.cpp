@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <filesystem>
 #include <utility>
 
@@ -37,7 +38,6 @@ Residency duplicate_of(const Residency& residency) {
   copy.receipt_json = residency.receipt_json;
   copy.shard_json = residency.shard_json;
   copy.generation = residency.generation;
-  copy.local_size = residency.local_size;
   copy.manifest = duplicate(residency.manifest.get());
   copy.tensor_count = residency.tensor_count;
   for (const SlabHandle& slab : residency.slabs) {
@@ -89,14 +89,13 @@ PrivateServing::Served::Served(const SocketDir& directory, RoleDaemon& role, Res
   note_holder(lock);
 }
 
-PrivateServing::PrivateServing(RankContext& rank, const std::string& name,
-                               const std::string& device)
-    : public_directory_(*rank.directory), name_(name) {
+PrivateServing::PrivateServing(RankContext& rank, const WarmupPlan& plan)
+    : launch_(rank.launch), public_directory_(*rank.directory), name_(plan.private_name) {
   const CreationGuard guard(public_directory_, LOCK_SH);
-  directory_.emplace(make_directory(public_directory_, name));
+  directory_.emplace(make_directory(public_directory_, name_));
   try {
     for (RoleDaemon& daemon : rank.daemons) {
-      if (daemon.is_here()) open(daemon, device);
+      if (daemon.is_here()) open(daemon, plan);
     }
   } catch (...) {
     close();
@@ -104,9 +103,12 @@ PrivateServing::PrivateServing(RankContext& rank, const std::string& name,
   }
 }
 
-void PrivateServing::open(RoleDaemon& daemon, const std::string& device) {
+void PrivateServing::open(RoleDaemon& daemon, const WarmupPlan& plan) {
   Residency residency = duplicate_of(*daemon.residency);
-  if (!device.empty()) residency.endpoint.device = device;
+  if (!plan.private_device.empty()) residency.endpoint.device = plan.private_device;
+  residency.local_size = static_cast<int>(std::ranges::count_if(plan.served, [&](int rank) {
+    return coords_in_role(daemon.role.role, launch_, rank).has_value();
+  }));
   StateFile state;
   state.state = "READY";
   state.job = residency.job;
@@ -115,7 +117,13 @@ void PrivateServing::open(RoleDaemon& daemon, const std::string& device) {
   state.model = residency.model;
   Served& served = served_.emplace_back(*directory_, daemon, std::move(residency));
   served.server.admit();
-  served.thread = std::thread([&server = served.server] { server.run(); });
+  served.thread = std::thread([&server = served.server] {
+    try {
+      server.run();
+    } catch (const std::exception& error) {
+      log::warn(fmt::format("the warm-up's socket has failed: {}", error.what()));
+    }
+  });
   write_state(*directory_, served.endpoint, state);
 }
 

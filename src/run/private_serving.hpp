@@ -9,6 +9,7 @@
 
 #include "base/fd.hpp"
 #include "run/rank_context.hpp"
+#include "run/warmup_facts.hpp"
 #include "serve/residency.hpp"
 #include "serve/server.hpp"
 #include "serve/socket_dir.hpp"
@@ -21,9 +22,8 @@ namespace preload::run {
 // servers, the memory stays.
 class PrivateServing {
  public:
-  // Serves from here on. `name` is the directory's; `device`, if not empty, is what daemons are
-  // called there. The context's directory outlives it.
-  PrivateServing(RankContext& rank, const std::string& name, const std::string& device);
+  // Serves from here on, as the plan says. The context outlives it.
+  PrivateServing(RankContext& rank, const WarmupPlan& plan);
   ~PrivateServing();  // and everything of it is gone
   PrivateServing(const PrivateServing&) = delete;
   PrivateServing& operator=(const PrivateServing&) = delete;
@@ -43,10 +43,11 @@ class PrivateServing {
     std::thread thread;
   };
 
-  void open(RoleDaemon& daemon, const std::string& device);
+  void open(RoleDaemon& daemon, const WarmupPlan& plan);
   void stop_servers();
   void close();
 
+  const Launch& launch_;
   const SocketDir& public_directory_;
   const std::string name_;
   std::optional<SocketDir> directory_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/tcp.hpp"
+#include "tuner/plugin_file.hpp"
 
 namespace preload::run {
 namespace {
@@ -65,6 +67,20 @@ std::string engine_json(const cli::ModelOptions& model, const ParallelSizes& siz
 
 }  // namespace
 
+// With the table that this job has tuned or found, unless the user has chosen a plugin.
+std::map<std::string, std::string> RankWarmup::tuner_variables() const {
+  const std::filesystem::path chosen = environment("NCCL_TUNER_PLUGIN");
+  const bool is_another = !chosen.empty() && chosen.filename() != tuner::kPluginName;
+  if (rank_.tuner_table.empty() || is_another) return {};
+  try {
+    return {{"NCCL_TUNER_PLUGIN", tuner::find_plugin()},
+            {"PRELOAD_TUNER_TABLE", rank_.tuner_table}};
+  } catch (const Error& error) {
+    log::warn(error.what());
+    return {};
+  }
+}
+
 bool RankWarmup::is_node_first() const { return rank_.launch.place.local == 0; }
 
 WarmupFacts RankWarmup::own_facts() {
@@ -75,7 +91,7 @@ WarmupFacts RankWarmup::own_facts() {
   if (rank_.launch.cuda) facts.visible = visible_name(rank_.launch.device.ordinal);
   facts.private_name = private_name();
   if (!is_node_first()) return facts;
-  if (artifacts_->prepare()) {
+  if (artifacts_->prepare(tuner_variables())) {
     facts.cache_root = artifacts_->root();
     facts.found = !rank_.options.warmup.always && artifacts_->find();
   }
@@ -106,10 +122,16 @@ void RankWarmup::decide(const std::vector<WarmupFacts>& ranks) {
   const int first = first_of_node(rank_.launch, rank_.launch.coords.global);
   has_caches_ = !ranks.at(static_cast<std::size_t>(first)).cache_root.empty();
   plan_ = plan_warmup(rank_.options.warmup, rank_.launch, ranks);
+  plan_->place.more = tuner_variables();
   plan_->place.slot = rank_.options.slot;
   plan_->place.engine_json = engine_json(rank_.options.model, rank_.launch.sizes);
-  if (has_caches_) rank_.front.set_engine_caches(artifacts_->root());
-  if (plan_->needed) serving_.emplace(rank_, plan_->private_name, plan_->private_device);
+  if (has_caches_) {
+    rank_.front.set_engine_caches(artifacts_->root());
+    for (RoleDaemon& daemon : rank_.daemons) {
+      if (daemon.is_here()) daemon.residency->engine_caches = artifacts_->root();
+    }
+  }
+  if (plan_->needed) serving_.emplace(rank_, *plan_);
 }
 
 bool RankWarmup::run_command() {

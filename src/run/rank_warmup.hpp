@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -28,6 +29,7 @@ class RankWarmup {
   bool is_node_first() const;
   void decide(const std::vector<WarmupFacts>& ranks);
   WarmupFacts own_facts();
+  std::map<std::string, std::string> tuner_variables() const;
   bool run_command();
   void conclude(int failed);
 

@@ -33,6 +33,9 @@ std::string configuration(const cli::ServeOptions& options, const Launch& launch
   artifact::JobFields fields = artifact::job_fields(
       plan.checkpoint.config_json, plan.model.hf_overrides, plan.model.layout, launch.sizes);
   fields["warmup_command"] = options.warmup.command;
+  for (const auto& [name, value] : hook::engine_settings(hook::own_environment())) {
+    fields[name] = value;
+  }
   fields["warmup_scope"] = cli::scope_name(options.warmup.scope);
   return artifact::config_hash(fields);
 }
@@ -92,7 +95,7 @@ WarmupArtifacts::WarmupArtifacts(const cli::ServeOptions& options, const Launch&
   marker_ = fmt::format("{}/warmed-{}", root_, reference_.filename);
 }
 
-bool WarmupArtifacts::prepare() {
+bool WarmupArtifacts::prepare(const std::map<std::string, std::string>& more) {
   if (root_.empty()) {
     log::warn(
         "nothing says where a warm-up's results are to be kept (PRELOAD_CACHE_ROOT, XDG_CACHE_HOME "
@@ -100,7 +103,7 @@ bool WarmupArtifacts::prepare() {
     return false;
   }
   try {
-    hook::prepare(root_, caches_);
+    hook::prepare(root_, caches_, more);
     return true;
   } catch (const Error& error) {
     if (given_) throw;

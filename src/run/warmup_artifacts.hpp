@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,7 @@ class WarmupArtifacts {
 
   // By one rank of a node. Makes the directories; false, with a warning, where they cannot be made
   // and nobody asked for them by name.
-  bool prepare();
+  bool prepare(const std::map<std::string, std::string>& more);  // see hook::prepare
   // What an earlier warm-up left, in its place or as an artifact: then it is there. False: there is
   // nothing of use.
   bool find();

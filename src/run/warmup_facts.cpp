@@ -121,10 +121,10 @@ WarmupPlan plan_warmup(const cli::WarmupOptions& options, const Launch& launch,
   plan.private_name = ranks.at(static_cast<std::size_t>(chooser)).private_name;
 
   const std::vector<int> local = local_members(launch, world, launch.place.node);
-  const std::vector<int> served = by_rank ? std::vector<int>{self} : local;
+  plan.served = by_rank ? std::vector<int>{self} : local;
   if (!launch.cuda) {
     // A client counts the daemons that it finds there from 0.
-    const auto index = std::ranges::find(served, self) - served.begin();
+    const auto index = std::ranges::find(plan.served, self) - plan.served.begin();
     plan.private_device = fmt::format("host:{}", index);
   }
   hook::HookPlace& place = plan.place;
@@ -137,7 +137,7 @@ WarmupPlan plan_warmup(const cli::WarmupOptions& options, const Launch& launch,
   place.master_addr = on_one_node(launch, world) || master.addresses.empty()
                           ? "127.0.0.1"
                           : master.addresses.front();
-  place.visible_devices = visible_devices(ranks, served);
+  place.visible_devices = visible_devices(ranks, plan.served);
   place.device = launch.cuda ? launch.device.device : plan.private_device;
   place.job = launch.job;
   place.coords = launch.coords;

@@ -132,6 +132,7 @@ class Warmup(Case):
         caches = pathlib.Path(self.noted()["environment"]["PRELOAD_WARMUP_CACHE_DIR"])
         self.assertEqual((caches / "hook/compiled-0").read_text(), "made by rank 0")
         self.assertIn(f"{caches.parent}/environment.sh", first.log)
+        self.assertEqual(self.status()[0]["engine_caches"], str(caches.parent))
         self.assert_stops_clean(first)
         shutil.rmtree(self.out)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
 import time
 from dataclasses import fields
@@ -64,8 +65,9 @@ def runs(batch_sizes, prompt_lengths, most_sequences: int, most_tokens: int, out
 
 
 def prompts(size: int, length: int, vocabulary: int) -> list:
-    """Token ids, different in each, so that no prefix is found again."""
-    return [[(31 * i + 7 * j + size) % (vocabulary - 1) + 1 for i in range(length)] for j in range(size)]
+    """Token ids, others in each, so that no prefix is found again; the same every time."""
+    draw = random.Random(f"{size} {length}")
+    return [[draw.randrange(1, vocabulary) for _ in range(length)] for _ in range(size)]
 
 
 def extra_config(given: dict | None, slot: str) -> dict:

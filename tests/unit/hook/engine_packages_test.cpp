@@ -52,6 +52,15 @@ TEST_F(EnginePackagesTest, AreThoseOfTheFirstPythonInPathWhereItNamesNone) {
             (Packages{{"vllm", "0.31.0"}}));
 }
 
+TEST(EngineSettings, AreWhatMakesOtherKernelsAndNotWhereFilesLie) {
+  EXPECT_EQ(engine_settings({"VLLM_ATTENTION_BACKEND=FLASHINFER", "VLLM_CACHE_ROOT=/c",
+                             "TRITON_CACHE_DIR=/c", "TORCHINDUCTOR_MAX_AUTOTUNE=1", "VLLM_PORT=1",
+                             "TRITON_PTXAS_PATH=/p", "HOME=/h", "VLLM_USE_DEEP_GEMM="}),
+            (Packages{{"VLLM_ATTENTION_BACKEND", "FLASHINFER"},
+                      {"TORCHINDUCTOR_MAX_AUTOTUNE", "1"},
+                      {"VLLM_USE_DEEP_GEMM", ""}}));
+}
+
 TEST_F(EnginePackagesTest, AreNoneWherePythonHasNone) {
   install("a", {});
   EXPECT_EQ(engine_packages(python("a") + " x.py", {}), Packages{});

@@ -120,6 +120,7 @@ TEST(Messages, StatusSurvivesTheWireAndUsesTheDocumentedNames) {
   status.export_kind = "host";
   status.version = "0.1.0";
   status.local_size = 4;
+  status.engine_caches = "/c";
   status.code = "memory";
   status.text = "too little";
   status.leases = {{9, "engine", 1.5}};
