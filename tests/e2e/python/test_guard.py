@@ -7,7 +7,7 @@ import os
 import pickle
 import unittest
 
-from with_daemon import WithDaemon
+from with_daemon import TORCH_DEVICE, WithDaemon
 
 try:
     import torch
@@ -54,17 +54,17 @@ class Guard(WithDaemon):
                 write(layer.weight)
             self.assertRegex(str(caught.exception), "write to weight, .*copy=True")
         with self.assertRaisesRegex(RuntimeError, "write to weight"):
-            layer.load_state_dict({"weight": torch.zeros(4, 3)})
+            layer.load_state_dict({"weight": torch.zeros(4, 3, device=TORCH_DEVICE)})
         self.assertTrue(torch.equal(layer.weight, before))
 
     def test_reads_as_ever(self):
         layer = self.linear()
-        self.assertEqual(layer(torch.ones(3)).tolist(), [3, 33, 63, 93])
-        x = torch.ones(3, requires_grad=True)  # as an adapter beside it trains
+        self.assertEqual(layer(torch.ones(3, device=TORCH_DEVICE)).tolist(), [3, 33, 63, 93])
+        x = torch.ones(3, requires_grad=True, device=TORCH_DEVICE)  # as an adapter beside it trains
         layer(x).sum().backward()
         self.assertEqual(x.grad.tolist(), [60, 64, 68])
         compiled = torch.compile(layer, fullgraph=True, backend="eager")
-        self.assertEqual(compiled(torch.ones(3)).tolist(), [3, 33, 63, 93])
+        self.assertEqual(compiled(torch.ones(3, device=TORCH_DEVICE)).tolist(), [3, 33, 63, 93])
 
     def test_copies_are_ordinary_and_writable(self):
         layer = self.linear()
@@ -113,14 +113,14 @@ class Guard(WithDaemon):
 
     def test_a_merge_in_place_is_refused_and_a_safe_one_is_not(self):
         """As adapters' layers merge."""
-        layer, delta = self.linear(), torch.ones(4, 3)
+        layer, delta = self.linear(), torch.ones(4, 3, device=TORCH_DEVICE)
         with self.assertRaises(preload.Unsupported):
             layer.weight.data += delta
         merged = layer.weight.data.clone()
         merged += delta
         layer.weight.data = merged
         layer.weight.data -= delta
-        self.assertEqual(layer(torch.ones(3)).tolist(), [3, 33, 63, 93])
+        self.assertEqual(layer(torch.ones(3, device=TORCH_DEVICE)).tolist(), [3, 33, 63, 93])
 
     @unittest.skipIf(peft is None, "peft is not installed here")
     def test_peft_merges_safely_or_not_at_all(self):
@@ -130,12 +130,12 @@ class Guard(WithDaemon):
             module.layer = self.linear()
             adapted = peft.get_peft_model(module, peft.LoraConfig(**config))
             with self.subTest(name), torch.no_grad():
-                expected = adapted(torch.ones(1, 3))
+                expected = adapted(torch.ones(1, 3, device=TORCH_DEVICE))
                 with self.assertRaisesRegex(preload.Unsupported, "safe_merge"):
                     getattr(adapted, name)()
-                self.assertTrue(torch.equal(adapted(torch.ones(1, 3)), expected))
+                self.assertTrue(torch.equal(adapted(torch.ones(1, 3, device=TORCH_DEVICE)), expected))
                 merged = getattr(adapted, name)(safe_merge=True) or adapted
-                torch.testing.assert_close(merged(torch.ones(1, 3)), expected)
+                torch.testing.assert_close(merged(torch.ones(1, 3, device=TORCH_DEVICE)), expected)
 
 
 if __name__ == "__main__":
