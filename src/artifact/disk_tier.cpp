@@ -118,8 +118,10 @@ Put DiskTier::publish(int root, const Key& key, int content, const Metadata& met
   remove_stale_temporaries(folder);
   const StagedFile::Copied copied = staging.file().copy(content);
 
+  // Read before others are kept waiting.
+  DiskEntry read = read_entry(folder, key.filename);
   const RootLock lock(root);
-  const DiskEntry old = read_entry(folder, key.filename);
+  const DiskEntry old = renew_entry(folder, key.filename, std::move(read));
   if (old.state == State::kGood) {
     const std::string other = differences(old.record.metadata.environment, metadata.environment);
     if (other.empty() && old.record.sha256 == copied.sha256) {
