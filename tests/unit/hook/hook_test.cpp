@@ -75,7 +75,7 @@ TEST_F(HookTest, EndsEverythingAtTheLimitInWhicheverSession) {
   const HookEnd end =
       run("echo $$; setsid sh -c 'trap \"\" TERM; echo $$; setsid sleep 1000 & sleep 1000' & "
           "trap '' TERM; sleep 1000; sleep 1000",
-          seconds(3));
+          seconds(8));
   EXPECT_EQ(end.cause, HookEnd::Cause::kTimedOut);
   EXPECT_FALSE(end.succeeded());
   ASSERT_EQ(lines_.size(), 2U);
