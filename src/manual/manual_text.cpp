@@ -147,7 +147,7 @@ constexpr auto kExamples = std::to_array<Example>({
      "mpirun -np 8 --bind-to none preload tune --model /models/llama-70b -tp 8 --autotune-budget "
      "30 "
      "--nccl-library /venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"},
-    {"tune", "What was found, as a picture:", "preload tune --json | plot_tuning.py - sweep.svg"},
+    {"tune", "What was found, as examples/plot_tuning.py draws it:", "preload tune --json"},
     {"bench", "Without other loaders, five runs from the page cache:",
      "preload bench load --model /models/llama-8b --peers none"},
 });
