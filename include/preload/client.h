@@ -209,8 +209,8 @@ PRELOAD_API void preload_dlpack_free(void* managed, int versioned);
  * `key` is "<kind>/<configuration>/<file>" or another path of names of letters, digits, '.', '_'
  * and
  * '-'; the same key replaces. At most 64 MiB each; past 256 MiB in all, what was not used for
- * longest goes, and everything goes with the daemon. `options` say which daemon, as for
- * preload_attach. */
+ * longest goes. A keeper and a successor of the daemon get all of them. `options` say which daemon,
+ * as for preload_attach. */
 PRELOAD_API preload_status preload_put_artifact(const preload_attach_options* options,
                                                 const char* key,
                                                 const char* metadata, /* handed back; may be NULL */

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ._guard import guard
 from .errors import TensorMismatch
 
 
@@ -51,12 +52,13 @@ def _replace(slot: _Slot, served: torch.Tensor) -> None:
     torch.utils.swap_tensors(old, new)
 
 
-def assign(model: torch.nn.Module, tensors: dict, absent: frozenset = frozenset()) -> None:
+def assign(model: torch.nn.Module, tensors: dict, absent: frozenset = frozenset(), read_only=()) -> None:
     """Puts ``tensors`` (by name, aliases the same object) into ``model``, which keeps its aliases.
 
     Every parameter must be served under one of its names, and every tensor served must have a place,
     with the same shape and dtype; ``absent`` are parameters that need not be served. Buffers that are
-    not served stay what the model computed. Raises TensorMismatch with all differences, before
+    not served stay what the model computed. What lies in ``read_only`` (begin and end addresses) refuses to
+    be written from then on, where it is of torch's own types. Raises TensorMismatch with all differences, before
     anything is changed.
     """
     slots = _slots(model)
@@ -68,6 +70,8 @@ def assign(model: torch.nn.Module, tensors: dict, absent: frozenset = frozenset(
         if keeper is not slot:  # served as one tensor: the model holds one object
             for held, leaf in slot.places:
                 held[leaf] = keeper.tensor
+        elif any(begin <= served.data_ptr() < end for begin, end in read_only):
+            guard(slot.tensor, slot.names[0])
 
 
 def _match(slots: list[_Slot], tensors: dict, absent: frozenset) -> list:

@@ -26,7 +26,8 @@ def put_artifact(key: str, data: bytes, metadata: str = "", **where) -> None:
 
     ``key`` is a path of names of letters, digits, ".", "_" and "-"; what it had before is replaced.
     ``metadata``, at most 64 KiB, is handed back as it is: what has to hold for the data to be of use.
-    The daemon keeps 256 MiB in all, until it ends; past that, what was not used for longest goes.
+    The daemon keeps 256 MiB in all; past that, what was not used for longest goes. A keeper and the
+    daemon's successor get what it has; where neither is there, it ends with the daemon.
     """
     options = Where(**where).options()
     data = bytes(data)

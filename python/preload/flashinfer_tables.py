@@ -18,6 +18,7 @@ none: vLLM 0.32 sees to that itself; elsewhere compare what the ranks got before
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -46,8 +47,8 @@ def environment() -> dict[str, str]:
         pass
     else:
         known["cuda"] = torch.version.cuda or ""
-        if torch.backends.cudnn.is_available():
-            known["cudnn"] = str(torch.backends.cudnn.version())
+        with contextlib.suppress(RuntimeError):  # a cuDNN that is not the one torch was built with
+            known["cudnn"] = str(torch.backends.cudnn.version() or "")
         if torch.cuda.is_available():
             known["gpu"] = torch.cuda.get_device_name()
             known["compute_capability"] = ".".join(map(str, torch.cuda.get_device_capability()))

@@ -25,11 +25,13 @@ __all__ = ["StateDict", "load"]
 class StateDict(dict):
     """torch tensors by name, in the layout's order; names of one tensor give the same object.
 
-    ``info`` tells what is attached, ``timing`` how long it took. Each tensor keeps the lease.
+    ``info`` tells what is attached, ``timing`` how long it took, ``read_only`` where memory begins and ends
+    that must not be written. Each tensor keeps the lease.
     """
 
     info: Info
     timing: Timing
+    read_only: list
 
 
 def load(gpu=None, *, model=None, trusted: bool = False, expect=None, **where) -> StateDict:
@@ -52,4 +54,5 @@ def load(gpu=None, *, model=None, trusted: bool = False, expect=None, **where) -
     state = StateDict(attachment.torch())
     timing.add("tensors", (time.perf_counter() - start) * 1000)
     state.info, state.timing = attachment.info, timing
+    state.read_only = attachment.shared_ranges()
     return state

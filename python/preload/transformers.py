@@ -46,7 +46,8 @@ def from_preload(
     config, dtype, attn_implementation: as in from_pretrained; dtype must be what is served.
     gpu and where: as in preload.attach: device, slot, socket_dir, wait, copy …
 
-    Parameters do not require gradients: they are read-only. ``model.preload_info`` tells what is
+    Parameters do not require gradients: they are read-only, and raise Unsupported for what would write to
+    them, such as load_state_dict, merging an adapter without safe_merge, or training. ``model.preload_info`` tells what is
     attached, ``model.preload_timing`` how long each step took. Raises preload's errors: Mismatch for
     another checkpoint, TensorMismatch with the list of tensors that differ, Unsupported for models
     that transformers quantizes itself.
@@ -64,7 +65,7 @@ def from_preload(
     with timing.step("build"):
         model = _build(model_class, config, dtype, attn_implementation)
     with timing.step("assign"):
-        assign(model, state)
+        assign(model, state, read_only=state.read_only)
         _move_buffers(model, _device_of(state))
         _check_complete(model)
     with timing.step("generation config"):
@@ -114,7 +115,7 @@ def _build(model_class, config, dtype, attn_implementation):
     elif config.dtype is not None:
         options["dtype"] = config.dtype
     from_config = getattr(model_class, "from_config", None) or model_class._from_config
-    with torch.device("cpu"), _no_init_weights(), WeightsOnMeta():
+    with WeightsOnMeta("cpu"), _no_init_weights():
         model = from_config(config, **options)
     model.tie_weights()
     _keep_in_float(model, options.get("dtype"))

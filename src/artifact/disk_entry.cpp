@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "artifact/disk_folder.hpp"
@@ -84,6 +85,16 @@ DiskEntry read_entry(int folder, const std::string& filename) {
   // A writer that replaces it takes the old record away after the new content is there.
   if (entry.state == DiskEntry::State::kDamaged) entry = read_once(folder, filename);
   return entry;
+}
+
+DiskEntry renew_entry(int folder, const std::string& filename, DiskEntry known) {
+  struct stat now {};
+  struct stat then {};
+  const bool there = ::fstatat(folder, filename.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
+  if (!there && known.state == DiskEntry::State::kAbsent) return known;
+  const bool same = there && known.content && ::fstat(known.content.get(), &then) == 0 &&
+                    now.st_ino == then.st_ino && now.st_dev == then.st_dev;
+  return same ? std::move(known) : read_entry(folder, filename);
 }
 
 std::optional<DiskRecord> other_environment(int folder, const std::string& filename) {

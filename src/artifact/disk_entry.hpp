@@ -17,6 +17,8 @@ struct DiskEntry {
   Fd content;           // at its start
 };
 DiskEntry read_entry(int folder, const std::string& filename);
+// The same, read again only where the file is not the one that `known` was read from.
+DiskEntry renew_entry(int folder, const std::string& filename, DiskEntry known);
 
 // The other entry of the same rank that was used last, where one was made under another
 // environment.

@@ -118,8 +118,10 @@ Put DiskTier::publish(int root, const Key& key, int content, const Metadata& met
   remove_stale_temporaries(folder);
   const StagedFile::Copied copied = staging.file().copy(content);
 
+  // Read before others are kept waiting.
+  DiskEntry read = read_entry(folder, key.filename);
   const RootLock lock(root);
-  const DiskEntry old = read_entry(folder, key.filename);
+  const DiskEntry old = renew_entry(folder, key.filename, std::move(read));
   if (old.state == State::kGood) {
     const std::string other = differences(old.record.metadata.environment, metadata.environment);
     if (other.empty() && old.record.sha256 == copied.sha256) {
@@ -144,7 +146,7 @@ Put DiskTier::publish(int root, const Key& key, int content, const Metadata& met
   } else {
     staging.file().replace(key.filename);
   }
-  check_sys(::fsync(folder), fmt::format("cannot sync the folder of '{}'", key.text()));
+  ::fsync(folder);  // at worst a crash of the machine takes the entry along
   remove_other_records(folder, key.filename, copied.sha256);
   tidy(root, limits_);
   return Put::kStored;
@@ -183,8 +185,12 @@ DiskTier::Checked DiskTier::check(const Selection& selection) const {
 DiskTier::Pruned DiskTier::prune(const PruneRule& rule) const {
   const Fd root = open_root(root_, false);
   if (!root) return {};
-  const RootLock lock(root.get());
-  return prune_files(root.get(), rule);
+  try {
+    const RootLock lock(root.get());
+    return prune_files(root.get(), rule);
+  } catch (const Error& error) {
+    throw Error(Errc::kUsage, fmt::format("'{}' cannot be tidied: {}", root_, error.what()));
+  }
 }
 
 bool Selection::chooses(const Key& key) const {

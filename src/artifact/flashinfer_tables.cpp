@@ -63,6 +63,7 @@ bool restore_table(int root, const Key& key, const std::string& name, const std:
   }
   const Fd folder =
       open_fd(root, key.config_hash, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, Errc::kUsage);
+  remove_stale_temporaries(folder.get());
   StagedFile file(folder.get());
   write_full(file.fd(), std::as_bytes(std::span(text)), fmt::format("'{}'", name));
   return file.link_as(name);

@@ -10,7 +10,7 @@ namespace preload::artifact {
 
 // FlashInfer's autotuning tables where vLLM keeps them (vLLM 0.32: flashinfer_autotune_cache.py and
 // kernel_warmup.py in vllm/model_executor/warmup):
-// <folder>/<hash>/autotune_configs_dp<D>_rank<R>.json, before 0.30 one autotune_configs.json for
+// <folder>/<hash>/autotune_configs_dp<D>_rank<R>.json, before 0.32 one autotune_configs.json for
 // all ranks. <folder> is $VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR, else
 // $VLLM_CACHE_ROOT/flashinfer_autotune_cache/<FlashInfer's version>/<architecture>; <hash>, 64 hex
 // digits, is made of all of vLLM's configuration, so that only vLLM can compute it: it is found by

@@ -73,9 +73,11 @@ Put store_tree(Tier& tier, const Key& reference, const std::string& directory,
   const std::string sha256 = hash_of(bundle.get());
   check_sys(::lseek(bundle.get(), 0, SEEK_SET), "cannot rewind a bundle");
   // What is in it is the same everywhere; the reference says where it is of use.
-  const Put stored =
-      tier.put({std::string(kCompileCache), sha256, kBundle}, bundle.get(), {{}, metadata.labels});
-  if (stored != Put::kStored && stored != Put::kPresent) return stored;
+  const Key key{std::string(kCompileCache), sha256, kBundle};
+  if (!tier.get(key, {})) {
+    const Put stored = tier.put(key, bundle.get(), {{}, metadata.labels});
+    if (stored != Put::kStored && stored != Put::kPresent) return stored;
+  }
   return tier.put_bytes(reference, reference_text(sha256, summary), metadata,
                         Overwrite::kSameEnvironment);
 } catch (const std::exception& error) {

@@ -184,7 +184,7 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "time these loaders on the same files: some of safetensors, fastsafetensors, "
      "runai_model_streamer and instanttensor, with commas between, or auto (all) or none; by "
      "$PRELOAD_PYTHON, else python3 [auto]"},
-    {"json", "", "", "plan key status wait attach verify release stop bench doctor artifacts tune",
+    {"json", "", "", "plan key status wait attach verify release stop bench doctor tune artifacts",
      "print JSON"},
 });
 
@@ -199,10 +199,10 @@ constexpr auto kCommands = std::to_array<CommandSpec>({
     {"release", "", "let go of the weights when the last lease ends"},
     {"stop", "", "end the local daemons"},
     {"keeper", "", "hold weights and leases across restarts of the directory's daemons"},
-    {"artifacts", "list|show|check|prune",
-     "look at what warm-ups left on disk for later jobs, and tidy it up"},
     {"tune", "",
      "tune NCCL's collectives for a model under srun or mpirun; alone, show what was found"},
+    {"artifacts", "list|show|check|prune",
+     "look at what warm-ups left on disk for later jobs, and tidy it up"},
     {"bench", "load",
      "time a load beside the limit measured in the same run, and beside other loaders"},
     {"doctor", "",

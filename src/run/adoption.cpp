@@ -142,7 +142,8 @@ class Adoption {
                                         kept.checkpoint, std::move(receipt_json_));
     daemon_.residency->generation = kept.generation + 1;
     offer.generations.erase(offer.generations.begin());
-    daemon_.inheritance = {std::move(offer.generations), std::move(offer.leases)};
+    daemon_.inheritance.older = std::move(offer.generations);
+    daemon_.inheritance.leases = std::move(offer.leases);
     daemon_.offer.reset();
     daemon_.plan = {};
   }
@@ -190,7 +191,8 @@ void decline(const SocketDir& directory, RoleDaemon& daemon) {
     }
   }
   if (daemon.predecessor) {
-    daemon.inheritance = {std::move(offer.generations), std::move(offer.leases)};
+    daemon.inheritance.older = std::move(offer.generations);
+    daemon.inheritance.leases = std::move(offer.leases);
     return;
   }
   LeaseTable open;
@@ -212,6 +214,7 @@ void find_offer(const SocketDir& directory, const cli::ServeOptions& options, Ro
     Package package = unpack(std::move(answer.fds));
     if (!is_same_place(package.generations.front().endpoint, daemon.role.endpoint))
       throw Error(Errc::kProtocol, "the keeper sent what is of another place");
+    daemon.inheritance.artifacts = std::move(package.artifacts);
     daemon.offer = std::move(package);
   } catch (const Error& error) {
     // No keeper, or nothing kept: the usual start.

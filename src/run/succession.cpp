@@ -34,7 +34,8 @@ std::optional<std::uint64_t> free_bytes(const Launch& launch, HandleKind kind) {
 // Of what is older than this process and would go: nobody here may keep it.
 void forget_older(RoleDaemon& daemon) {
   daemon.offer.reset();
-  daemon.inheritance = {};
+  daemon.inheritance.older.clear();
+  daemon.inheritance.leases.clear();
 }
 
 void drain(std::list<RoleDaemon>& daemons, std::chrono::duration<double> limit,
@@ -71,6 +72,7 @@ void take_place_of(const SocketDir& directory, const cli::ServeOptions& options,
   Package package = daemon.predecessor->take_package();
   daemon.lock = std::move(package.lock);
   daemon.generation = package.generation + 1;
+  daemon.inheritance.artifacts = std::move(package.artifacts);
   if (package.generations.empty()) return;
   if (!is_same_place(package.generations.front().endpoint, endpoint))
     throw Error(Errc::kProtocol, "the daemon handed over what is of another place");

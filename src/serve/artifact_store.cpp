@@ -2,49 +2,94 @@
 #include "serve/artifact_store.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <ranges>
 #include <utility>
-#include <vector>
 
-#include "base/bytes.hpp"
 #include "base/log.hpp"
 
 namespace preload {
+namespace {
 
-wire::PutArtifactReply ArtifactStore::put(const wire::PutArtifactRequest& request, Fd content) {
-  if (!wire::holds_artifact(content.get(), request.bytes))
+struct stat stat_of(const Artifact& artifact) {
+  struct stat info {};
+  check_sys(::fstat(artifact.content.get(), &info), "looking at an artifact");
+  return info;
+}
+
+}  // namespace
+
+Artifact take_artifact(wire::Frame frame) {
+  Artifact artifact{wire::put_artifact_request_from_json(frame.body), {}};
+  if (frame.fds.size() != 1)
+    throw Error(Errc::kProtocol, "put_artifact must come with one descriptor, of its content");
+  artifact.content = std::move(frame.fds.front());
+  return artifact;
+}
+
+bool is_same_content(const Artifact& one, const Artifact& other) {
+  const struct stat a = stat_of(one), b = stat_of(other);
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+ArtifactStore::PutResult ArtifactStore::put(Artifact artifact) {
+  const wire::PutArtifactRequest& about = artifact.about;
+  if (!wire::holds_artifact(artifact.content.get(), about.bytes))
     throw Error(Errc::kProtocol,
-                fmt::format("artifact '{}' must come as a sealed memfd of {} bytes", request.key,
-                            request.bytes));
-  const auto old = artifacts_.find(request.key);
-  const bool replaces = old != artifacts_.end();
-  if (replaces) forget(old);
-  while (!used_.empty() &&
-         (artifacts_.size() >= limits_.count || bytes_ + request.bytes > limits_.bytes)) {
-    log::info(fmt::format("artifact '{}' makes room for '{}'", used_.back(), request.key));
-    forget(artifacts_.find(used_.back()));
+                fmt::format("artifact '{}' must come as a sealed memfd of {} bytes", about.key,
+                            about.bytes));
+  PutResult result;
+  result.replaced = find(about.key) != nullptr;
+  forget(about.key);
+  while (!entries_.empty() && !has_room_for(about)) {
+    std::string& key = entries_.back().artifact.about.key;
+    log::info(fmt::format("artifact '{}' makes room for '{}'", key, about.key));
+    result.forgotten.push_back(key);
+    forget(result.forgotten.back());
   }
-  used_.push_front(request.key);
-  artifacts_[request.key] = {std::move(content), request.bytes, request.metadata, used_.begin()};
-  bytes_ += request.bytes;
-  log::info(fmt::format("artifact '{}' of {} is kept", request.key, format_bytes(request.bytes)));
-  return {replaces};
+  bytes_ += about.bytes;
+  metadata_bytes_ += about.metadata.size();
+  entries_.push_front({std::move(artifact), ++puts_});
+  by_key_[entries_.front().artifact.about.key] = entries_.begin();
+  return result;
+}
+
+bool ArtifactStore::has_room_for(const wire::PutArtifactRequest& about) const noexcept {
+  return entries_.size() < limits_.count && bytes_ + about.bytes <= limits_.bytes &&
+         metadata_bytes_ + about.metadata.size() <= limits_.metadata_bytes;
 }
 
 wire::GetArtifactReply ArtifactStore::get(const wire::GetArtifactRequest& request,
                                           std::vector<Fd>& fds) {
-  const auto found = artifacts_.find(request.key);
-  if (found == artifacts_.end()) return {};
-  const Artifact& artifact = found->second;
-  used_.splice(used_.begin(), used_, artifact.use);
+  const auto found = by_key_.find(request.key);
+  if (found == by_key_.end()) return {};
+  const Artifact& artifact = found->second->artifact;
+  entries_.splice(entries_.begin(), entries_, found->second);
   fds.push_back(duplicate(artifact.content.get()));
-  return {true, artifact.bytes, artifact.metadata};
+  return {true, artifact.about.bytes, artifact.about.metadata};
 }
 
-void ArtifactStore::forget(Artifacts::iterator artifact) {
-  bytes_ -= artifact->second.bytes;
-  used_.erase(artifact->second.use);
-  artifacts_.erase(artifact);
+void ArtifactStore::forget(std::string_view key) {
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return;
+  const auto entry = found->second;
+  by_key_.erase(found);
+  bytes_ -= entry->artifact.about.bytes;
+  metadata_bytes_ -= entry->artifact.about.metadata.size();
+  entries_.erase(entry);
+}
+
+const Artifact* ArtifactStore::find(std::string_view key) const {
+  const auto found = by_key_.find(key);
+  return found == by_key_.end() ? nullptr : &found->second->artifact;
+}
+
+std::vector<const Artifact*> ArtifactStore::put_since(std::uint64_t puts) const {
+  std::vector<const Artifact*> found;
+  for (const Entry& entry : std::views::reverse(entries_))
+    if (entry.number > puts) found.push_back(&entry.artifact);
+  return found;
 }
 
 }  // namespace preload

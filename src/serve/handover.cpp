@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "serve/artifact_package.hpp"
 #include "serve/package.hpp"
 
 namespace preload {
@@ -56,8 +57,10 @@ void Handover::prepare(Session& session) {
     throw Error(Errc::kBusy,
                 fmt::format("{} cannot be handed over before it is READY", holding_.place()));
   PackageView view = holding_.package_view();
+  view.artifacts = &artifacts_;
   view.lock = lock_;
   std::vector<Fd> fds = pack(view);
+  packed_puts_ = artifacts_.puts();
   successor_ = session.fd();
   session.pin();
   wire::PackageReply reply;
@@ -72,11 +75,15 @@ void Handover::turn() {
   answer_commit();
 }
 
-// Leases, so many as the answer names; the listening socket; connections of clients.
+// Leases and young artifacts, so many as the answer names; the listening socket; connections of
+// clients.
 void Handover::answer_commit() {
   std::vector<Fd> fds;
   wire::PackageReply reply;
   reply.leases = pack_leases(holding_.leases(), fds);
+  const std::vector<const Artifact*> young = artifacts_.put_since(packed_puts_);
+  reply.artifacts = young.size();
+  pack_artifacts(young, fds);
   fds.push_back(duplicate(listener_.get()));
   for (Fd& socket : loop_.take_idle_sockets()) fds.push_back(std::move(socket));
   reply.fds = fds.size();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "base/fd.hpp"
+#include "serve/artifact_store.hpp"
 #include "serve/holding.hpp"
 #include "serve/session_loop.hpp"
 #include "wire/residency_messages.hpp"
@@ -18,9 +20,9 @@ class Handover {
  public:
   using Clock = SessionLoop::Clock;
 
-  // `lock` is the daemon's, -1 for one that cannot be succeeded. `loop` and `holding` outlive it.
-  Handover(SessionLoop& loop, Holding& holding, int lock)
-      : loop_(loop), holding_(holding), lock_(lock) {}
+  // `lock` is the daemon's, -1 for one that cannot be succeeded. The rest outlives it.
+  Handover(SessionLoop& loop, Holding& holding, const ArtifactStore& artifacts, int lock)
+      : loop_(loop), holding_(holding), artifacts_(artifacts), lock_(lock) {}
 
   void handle(Session& session, const wire::HandoverRequest& request);
   void closed(int fd);
@@ -35,8 +37,10 @@ class Handover {
 
   SessionLoop& loop_;
   Holding& holding_;
+  const ArtifactStore& artifacts_;
   int lock_;
-  int successor_ = -1;  // its session
+  int successor_ = -1;             // its session
+  std::uint64_t packed_puts_ = 0;  // of artifacts that the package has
   bool drained_ = false;
   Fd listener_;  // from commit on: the successor has it, too
   std::optional<Clock::time_point> answer_by_;

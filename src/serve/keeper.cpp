@@ -12,7 +12,6 @@
 #include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "serve/connect.hpp"
-#include "serve/lease_limit.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload {
@@ -109,6 +108,7 @@ void Keeper::free(const std::string& stem, std::string_view why) {
 void Keeper::orphan(Kept& kept) {
   kept.owner = -1;
   kept.orphaned_since = Clock::now();
+  kept.deposited_puts = kept.artifacts.puts();
   kept.holding.set_orphaned(true);
   log::warn(fmt::format("the daemon of {} is gone: its weights are kept for a successor",
                         text_of(kept.holding)));
@@ -148,9 +148,10 @@ Keeper::Kept& Keeper::owned_by(const Session& session) {
 }
 
 void Keeper::handle(Session& session, wire::Frame frame) {
-  const bool brings_fds = frame.type == wire::Type::kAttach || frame.type == wire::Type::kDeposit;
+  const bool brings_fds = frame.type == wire::Type::kAttach || frame.type == wire::Type::kDeposit ||
+                          frame.type == wire::Type::kPutArtifact;
   if (!brings_fds && !frame.fds.empty())
-    throw Error(Errc::kProtocol, "only attach and deposit come with descriptors");
+    throw Error(Errc::kProtocol, "only attach, deposit and put_artifact come with descriptors");
   try {
     switch (frame.type) {
       case wire::Type::kHello:
@@ -161,6 +162,10 @@ void Keeper::handle(Session& session, wire::Frame frame) {
         return adopt(session, wire::adopt_request_from_json(frame.body));
       case wire::Type::kAttach:
         return attach(session, std::move(frame));
+      case wire::Type::kPutArtifact:
+        return put_artifact(session, std::move(frame));
+      case wire::Type::kGetArtifact:
+        return get_artifact(session, wire::get_artifact_request_from_json(frame.body));
       case wire::Type::kDescribe:
         return session.answer(frame.type, wire::to_json(kept_for(session).holding.describe()));
       case wire::Type::kStatus:
@@ -206,18 +211,21 @@ void Keeper::hello(Session& session, const wire::HelloRequest& request) {
 void Keeper::attach(Session& session, wire::Frame frame) {
   const auto request = wire::attach_request_from_json(frame.body);
   Fd pipe = take_lease_pipe(std::move(frame.fds));
-  Kept& kept = kept_for(session);
-  if (kept.owner >= 0) {
-    wire::ErrorReply reply;
-    reply.code = Errc::kUnavailable;
-    reply.message =
-        fmt::format("{} is served by a daemon: attach at its own socket", kept.holding.place());
-    reply.retry_after_ms = kRetryAtDaemonMs;
-    throw wire::PeerError(std::move(reply));
-  }
+  Kept& kept = orphan_for(session);
   std::vector<int> fds;
   const auto reply = kept.holding.attach(request, std::move(pipe), session.peer(), fds);
   session.answer(frame.type, wire::to_json(reply), fds);
+}
+
+Keeper::Kept& Keeper::orphan_for(const Session& session) {
+  Kept& kept = kept_for(session);
+  if (kept.owner < 0) return kept;
+  wire::ErrorReply reply;
+  reply.code = Errc::kUnavailable;
+  reply.message =
+      fmt::format("{} is served by a daemon: attach at its own socket", kept.holding.place());
+  reply.retry_after_ms = kRetryAtDaemonMs;
+  throw wire::PeerError(std::move(reply));
 }
 
 wire::KeeperStatus Keeper::status() const {
@@ -245,6 +253,11 @@ void Keeper::deposit(Session& session, wire::Frame frame) {
       return take_package(session, {static_cast<std::size_t>(request.fds), std::move(frame.fds)});
     case wire::DepositRequest::Step::kLease:
       return take_lease(session, request, std::move(frame));
+    case wire::DepositRequest::Step::kArtifact:
+      return take_artifact(session, request, std::move(frame));
+    case wire::DepositRequest::Step::kForget:
+      for (const std::string& key : request.keys) owned_by(session).artifacts.forget(key);
+      return session.answer(wire::Type::kDeposit, wire::to_json(wire::DepositReply{}));
     case wire::DepositRequest::Step::kDrain:
       owned_by(session).holding.drain(true);
       return session.answer(wire::Type::kDeposit, wire::to_json(wire::DepositReply{}));
@@ -272,11 +285,13 @@ void Keeper::take_package(Session& session, Intake intake) {
   auto fresh = std::make_unique<Kept>(std::move(residency), room);
   fresh->owner = session.fd();
   fresh->holding.take_over(std::move(package.generations), std::move(package.leases));
+  for (Artifact& artifact : package.artifacts) fresh->artifacts.put(std::move(artifact));
   // Taken with the keeper, and unknown to the daemon.
   wire::DepositReply reply;
-  std::vector<Fd> pipes;
+  std::vector<Fd> missing;
   if (const auto it = kept_.find(stem); it != kept_.end()) {
-    reply.leases = fresh->holding.take_missing(it->second->holding, pipes);
+    reply.leases = fresh->holding.take_missing(it->second->holding, missing);
+    reply.artifacts = take_missing(*fresh, *it->second, missing);
     free(stem, "another deposit took its place");
   }
   if (package.draining) fresh->holding.drain(true);
@@ -286,7 +301,7 @@ void Keeper::take_package(Session& session, Intake intake) {
               [&holding](std::uint32_t) { holding.end_leases(); });
   log::info(fmt::format("pid {} deposited {}, generation {}", session.peer().pid, text_of(holding),
                         holding.residency().generation));
-  session.answer_owned(wire::Type::kDeposit, wire::to_json(reply), std::move(pipes));
+  session.answer_owned(wire::Type::kDeposit, wire::to_json(reply), std::move(missing));
 }
 
 void Keeper::take_lease(Session& session, const wire::DepositRequest& request, wire::Frame frame) {
@@ -310,7 +325,9 @@ void Keeper::adopt(Session& session, const wire::AdoptRequest& request) {
   if (kept->owner >= 0)
     throw Error(Errc::kBusy, fmt::format("{} is served by a daemon: it is not to be adopted",
                                          kept->holding.place()));
-  std::vector<Fd> fds = pack(kept->holding.package_view());
+  PackageView view = kept->holding.package_view();
+  view.artifacts = &kept->artifacts;
+  std::vector<Fd> fds = pack(view);
   wire::PackageReply reply;
   reply.fds = fds.size();
   session.answer_owned(wire::Type::kAdopt, wire::to_json(reply), std::move(fds));

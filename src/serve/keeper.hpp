@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "serve/artifact_store.hpp"
+#include "serve/descriptor_budget.hpp"
 #include "serve/holding.hpp"
 #include "serve/session_loop.hpp"
 #include "serve/socket_dir.hpp"
@@ -47,7 +49,9 @@ class Keeper final : private SessionHandler {
   struct Kept {
     Kept(Residency residency, std::size_t max_leases) : holding(std::move(residency), max_leases) {}
     Holding holding;
-    int owner = -1;  // the session of its daemon; -1: it is gone
+    ArtifactStore artifacts{{.count = artifact_capacity()}};
+    std::uint64_t deposited_puts = 0;  // of its daemon's artifacts; later ones were left here
+    int owner = -1;                    // the session of its daemon; -1: it is gone
     std::optional<Clock::time_point> orphaned_since;
   };
   // A deposit of which not all descriptors are here yet.
@@ -64,13 +68,19 @@ class Keeper final : private SessionHandler {
   void deposit(Session& session, wire::Frame frame);
   void take_package(Session& session, Intake intake);
   void take_lease(Session& session, const wire::DepositRequest& request, wire::Frame frame);
+  void take_artifact(Session& session, const wire::DepositRequest& request, wire::Frame frame);
+  static std::size_t take_missing(Kept& fresh, const Kept& before, std::vector<Fd>& fds);
   void adopt(Session& session, const wire::AdoptRequest& request);
   void attach(Session& session, wire::Frame frame);
+  void put_artifact(Session& session, wire::Frame frame);
+  void get_artifact(Session& session, const wire::GetArtifactRequest& request);
   void withdraw(Session& session, const wire::DepositRequest& request);
   wire::KeeperStatus status() const;
 
   Kept* find(const std::string& stem);     // orphaned, if its daemon is gone by now
   Kept& kept_for(const Session& session);  // what its hello named; throws Error(kUnavailable)
+  // The same, of a daemon that is gone; else throws wire::PeerError that says to ask it instead.
+  Kept& orphan_for(const Session& session);
   Kept& owned_by(const Session& session);  // what it deposited; throws Error(kProtocol)
   void orphan(Kept& kept);
   void free(const std::string& stem, std::string_view why);

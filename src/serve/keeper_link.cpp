@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/log.hpp"
+#include "serve/artifact_package.hpp"
 #include "serve/connect.hpp"
 #include "serve/keeper.hpp"
 #include "serve/package.hpp"
@@ -35,10 +37,11 @@ Fd connect_to_keeper(const SocketDir& directory, int timeout_ms,
 }
 
 KeeperLink::KeeperLink(const SocketDir& directory, SessionLoop& loop, Holding& holding,
-                       std::vector<unsigned> allow_uids)
+                       ArtifactStore& artifacts, std::vector<unsigned> allow_uids)
     : directory_(directory),
       loop_(loop),
       holding_(holding),
+      artifacts_(artifacts),
       allow_uids_(std::move(allow_uids)),
       reader_(wire::kMaxFds) {}
 
@@ -70,7 +73,9 @@ void KeeperLink::connect(bool now) {
   pending_.clear();
   arriving_.reset();
   loop_.watch(socket_.get(), EPOLLIN, [this](std::uint32_t) { on_events(); });
-  std::vector<Fd> fds = pack(holding_.package_view());
+  PackageView view = holding_.package_view();
+  view.artifacts = &artifacts_;
+  std::vector<Fd> fds = pack(view);
   wire::DepositRequest request;
   request.fds = fds.size();
   ask(request, std::move(fds));
@@ -115,32 +120,47 @@ void KeeperLink::take(wire::Frame frame) {
     throw Error(Errc::kProtocol, "the keeper answered what it was not asked");
   if (!arriving_) {
     arriving_ = wire::deposit_reply_from_json(frame.body);
-    pipes_.clear();
+    arrived_.clear();
   } else if (frame.fds.empty()) {
-    throw Error(Errc::kProtocol, "the keeper left leases out");
+    throw Error(Errc::kProtocol, "the keeper left descriptors out");
   }
-  for (Fd& fd : frame.fds) pipes_.push_back(std::move(fd));
-  if (pipes_.size() >= arriving_->leases.size()) take_leases();
+  for (Fd& fd : frame.fds) arrived_.push_back(std::move(fd));
+  if (arrived_.size() >= expected_fds()) take_all();
 }
 
-void KeeperLink::take_leases() {
+std::size_t KeeperLink::expected_fds() const {
+  return arriving_->leases.size() + artifact_fds(arriving_->artifacts);
+}
+
+void KeeperLink::take_all() {
+  if (arrived_.size() != expected_fds())
+    throw Error(Errc::kProtocol, "the keeper sent other descriptors than it named");
   const wire::DepositReply reply = std::exchange(arriving_, std::nullopt).value();
-  if (pipes_.size() != reply.leases.size())
-    throw Error(Errc::kProtocol, "the keeper sent other pipes than leases");
+  std::vector<Fd> fds = std::exchange(arrived_, {});
   std::vector<Lease> leases;
-  for (std::size_t i = 0; i < pipes_.size(); ++i)
-    leases.push_back(unpack_lease(reply.leases[i], std::move(pipes_[i])));
-  pipes_.clear();
+  for (std::size_t i = 0; i < reply.leases.size(); ++i)
+    leases.push_back(unpack_lease(reply.leases[i], std::move(fds[i])));
+  fds.erase(fds.begin(), fds.begin() + static_cast<std::ptrdiff_t>(leases.size()));
   if (!leases.empty())
     log::info(fmt::format("{} leases of {} were opened with the keeper: they go on here",
                           leases.size(), holding_.place()));
   holding_.take_over({}, std::move(leases));
+  take_artifacts(std::move(fds));
   const auto step = pending_.front();
   pending_.pop_front();
   if (step != wire::DepositRequest::Step::kPackage) return;
   complained_ = false;
   log::info(fmt::format("the keeper has {}, {}, too: it outlives this daemon", holding_.place(),
                         format_bytes(bytes_of(holding_.residency()))));
+}
+
+// The keeper has them already, and makes the same room for them.
+void KeeperLink::take_artifacts(std::vector<Fd> fds) {
+  std::vector<Artifact> artifacts = unpack_artifacts(std::move(fds));
+  if (artifacts.empty()) return;
+  log::info(fmt::format("{} were left with the keeper for {}: they go on here",
+                        counted(artifacts.size(), "artifact"), holding_.place()));
+  for (Artifact& artifact : artifacts) artifacts_.put(std::move(artifact));
 }
 
 void KeeperLink::lose(const std::string& why) {
@@ -162,6 +182,24 @@ void KeeperLink::add(const Lease& lease) {
   std::vector<Fd> fds;
   fds.push_back(duplicate(lease.pipe.get()));
   ask(request, std::move(fds));
+}
+
+void KeeperLink::add(const Artifact& artifact) {
+  if (!socket_ || withdrawn_) return;
+  wire::DepositRequest request;
+  request.step = wire::DepositRequest::Step::kArtifact;
+  request.artifact = artifact.about;
+  std::vector<Fd> fds;
+  fds.push_back(duplicate(artifact.content.get()));
+  ask(request, std::move(fds));
+}
+
+void KeeperLink::forget(const std::vector<std::string>& keys) {
+  if (!socket_ || withdrawn_ || keys.empty()) return;
+  wire::DepositRequest request;
+  request.step = wire::DepositRequest::Step::kForget;
+  request.keys = keys;
+  ask(request, {});
 }
 
 void KeeperLink::drain() {

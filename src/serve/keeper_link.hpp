@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "serve/artifact_store.hpp"
 #include "serve/holding.hpp"
 #include "serve/keeper_use.hpp"
 #include "serve/session_loop.hpp"
@@ -28,9 +29,9 @@ class KeeperLink {
  public:
   using Clock = SessionLoop::Clock;
 
-  // `directory`, `loop` and `holding` outlive it.
+  // All but `allow_uids` outlives it.
   KeeperLink(const SocketDir& directory, SessionLoop& loop, Holding& holding,
-             std::vector<unsigned> allow_uids);
+             ArtifactStore& artifacts, std::vector<unsigned> allow_uids);
   ~KeeperLink();
   KeeperLink(const KeeperLink&) = delete;
   KeeperLink& operator=(const KeeperLink&) = delete;
@@ -43,6 +44,8 @@ class KeeperLink {
 
   // No-ops without a keeper.
   void add(const Lease& lease);  // before its client is answered: it must survive us from then on
+  void add(const Artifact& artifact);
+  void forget(const std::vector<std::string>& keys);  // artifacts
   void drain();
   void withdraw();  // and deposits no more
 
@@ -51,19 +54,22 @@ class KeeperLink {
   void on_events();
   void flush();
   void take(wire::Frame frame);
-  void take_leases();
+  std::size_t expected_fds() const;
+  void take_all();
+  void take_artifacts(std::vector<Fd> fds);
   void lose(const std::string& why);
 
   const SocketDir& directory_;
   SessionLoop& loop_;
   Holding& holding_;
+  ArtifactStore& artifacts_;
   const std::vector<unsigned> allow_uids_;
   Fd socket_;
   wire::FrameReader reader_;
   wire::FrameWriter writer_;
   std::deque<wire::DepositRequest::Step> pending_;  // not answered yet, in their order
-  std::optional<wire::DepositReply> arriving_;      // an answer whose pipes are under way
-  std::vector<Fd> pipes_;
+  std::optional<wire::DepositReply> arriving_;      // an answer whose descriptors are under way
+  std::vector<Fd> arrived_;
   Clock::time_point next_try_ = {};
   bool withdrawn_ = false;
   bool complained_ = false;  // about the present refusal

@@ -8,7 +8,9 @@
 #include <cstring>
 #include <utility>
 
+#include "serve/artifact_package.hpp"
 #include "serve/package_papers.hpp"
+#include "serve/sealed_text.hpp"
 #include "wire/manifest.hpp"
 
 namespace preload {
@@ -17,40 +19,22 @@ namespace {
 constexpr std::uint64_t kMaxPapersBytes = 64 << 20;    // receipts and shards of a few generations
 constexpr std::uint64_t kMaxManifestBytes = 1U << 30;  // a hundred times 90,000 tensors
 
-[[noreturn]] void reject(const std::string& text) {
-  throw Error(Errc::kProtocol, "what was deposited or handed over is not complete: " + text);
-}
-
-Fd sealed_copy(const std::string& text) {
-  Fd fd = make_memfd("preload-papers", text.size());
-  {
-    const Mapping mapping = map_fd(fd.get(), text.size(), true, "the papers");
-    std::memcpy(mapping.data(), text.data(), text.size());
-  }
-  seal_memfd(fd.get());
-  return fd;
-}
-
-// The size of a memfd that nobody can change any more.
-std::uint64_t sealed_size(int fd, std::string_view what, std::uint64_t most) {
-  if (!is_sealed(fd)) reject(fmt::format("{} is not a sealed memfd", what));
-  struct stat info {};
-  check_sys(::fstat(fd, &info), "looking at a memfd", Errc::kProtocol);
-  const auto bytes = static_cast<std::uint64_t>(info.st_size);
-  if (bytes == 0 || bytes > most) reject(fmt::format("{} has {} bytes", what, bytes));
-  return bytes;
-}
-
 // Hands the descriptors out in order.
 class Taker {
  public:
   explicit Taker(std::vector<Fd> fds) : fds_(std::move(fds)) {}
   Fd take(std::string_view what) {
-    if (next_ == fds_.size()) reject(fmt::format("the descriptor of {} is missing", what));
+    if (next_ == fds_.size()) reject_package(fmt::format("the descriptor of {} is missing", what));
     return std::move(fds_[next_++]);
   }
+  std::vector<Fd> take(std::size_t count, std::string_view what) {
+    std::vector<Fd> taken;
+    while (taken.size() < count) taken.push_back(take(what));
+    return taken;
+  }
   void check_all_taken() const {
-    if (next_ != fds_.size()) reject(fmt::format("{} descriptors too many", fds_.size() - next_));
+    if (next_ != fds_.size())
+      reject_package(fmt::format("{} descriptors too many", fds_.size() - next_));
   }
 
  private:
@@ -68,7 +52,7 @@ void check_manifest(const Residency& residency) {
     const wire::ManifestSlab slab = view.slab(i);
     fits = slab.bytes == residency.slabs[i].bytes && slab.cls == residency.slabs[i].cls;
   }
-  if (!fits) reject("the manifest has other slabs or tensors than the papers");
+  if (!fits) reject_package("the manifest has other slabs or tensors than the papers");
 }
 
 // Device memory is a descriptor of the driver's: neither a file, a pipe nor a socket. More about
@@ -78,13 +62,13 @@ void check_slab(const SlabHandle& slab, std::size_t number) {
   if (slab.kind == HandleKind::kHost) {
     const std::uint64_t most = ~std::uint64_t{0};
     if (sealed_size(slab.fd.get(), what, most) < slab.bytes)
-      reject(fmt::format("{} is shorter than {} bytes", what, slab.bytes));
+      reject_package(fmt::format("{} is shorter than {} bytes", what, slab.bytes));
     return;
   }
   struct stat info {};
   check_sys(::fstat(slab.fd.get(), &info), "looking at a slab", Errc::kProtocol);
   if (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode) || S_ISDIR(info.st_mode))
-    reject(what + " is no device memory");
+    reject_package(what + " is no device memory");
 }
 
 void take_handles(Taker& taker, Residency& residency) {
@@ -101,7 +85,7 @@ void take_handles(Taker& taker, Residency& residency) {
 void check_socket(int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode))
-    reject("the listening socket is no socket");
+    reject_package("the listening socket is no socket");
 }
 
 std::vector<Fd> pack(const PackageView& view) {
@@ -120,22 +104,25 @@ std::vector<Fd> pack(const PackageView& view) {
   papers.generation = view.generation;
   papers.has_lock = view.lock >= 0;
   if (view.leases != nullptr) papers.leases = pack_leases(*view.leases, fds);
+  if (view.artifacts != nullptr) {
+    papers.artifacts = view.artifacts->size();
+    pack_artifacts(view.artifacts->put_since(0), fds);
+  }
   if (papers.has_lock) fds.push_back(duplicate(view.lock));
-  fds.front() = sealed_copy(write_papers(papers, view.generations));
+  fds.front() = seal_text("preload-papers", write_papers(papers, view.generations));
   return fds;
 }
 
 Package unpack(std::vector<Fd> fds) {
   Taker taker(std::move(fds));
   const Fd text = taker.take("the papers");
-  const std::uint64_t bytes = sealed_size(text.get(), "the papers", kMaxPapersBytes);
-  const Mapping mapping = map_fd(text.get(), bytes, false, "the papers");
+  const Mapping mapping = map_sealed_text(text.get(), "the papers", kMaxPapersBytes);
   Package package;
-  const PackagePapers papers = read_papers(
-      {reinterpret_cast<const char*>(mapping.data()), mapping.size()}, package.generations);
+  const PackagePapers papers = read_papers(text_of(mapping), package.generations);
   for (Residency& residency : package.generations) take_handles(taker, residency);
   for (const wire::LeaseStatus& lease : papers.leases)
     package.leases.push_back(unpack_lease(lease, taker.take("a lease")));
+  package.artifacts = unpack_artifacts(taker.take(artifact_fds(papers.artifacts), "an artifact"));
   if (papers.has_lock) package.lock = taker.take("the lock");
   taker.check_all_taken();
   package.draining = papers.draining;
@@ -153,7 +140,7 @@ std::vector<wire::LeaseStatus> pack_leases(const LeaseTable& leases, std::vector
 }
 
 Lease unpack_lease(const wire::LeaseStatus& status, Fd pipe) {
-  if (!is_lease_pipe(pipe.get())) reject("a lease is not the read end of a pipe");
+  if (!is_lease_pipe(pipe.get())) reject_package("a lease is not the read end of a pipe");
   Lease lease;
   lease.pipe = std::move(pipe);
   lease.pid = status.pid;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "serve/artifact_store.hpp"
 #include "serve/lease_table.hpp"
 #include "serve/residency.hpp"
 #include "wire/messages.hpp"
@@ -18,17 +19,19 @@ struct Package {
   // What is served; then older ones that are still leased. None of a daemon that has released all.
   std::vector<Residency> generations;
   std::vector<Lease> leases;
-  bool draining = false;         // released: it goes with its last lease
-  std::uint64_t generation = 1;  // of what is, or was, served
-  Fd lock;                       // of a daemon that hands over, else empty
+  std::vector<Artifact> artifacts;  // of the place: they go on whatever is served there
+  bool draining = false;            // released: it goes with its last lease
+  std::uint64_t generation = 1;     // of what is, or was, served
+  Fd lock;                          // of a daemon that hands over, else empty
 };
 
 // As descriptors, all duplicates: the papers (JSON in a sealed memfd), each generation's manifest
-// and slabs, the leases' pipes, then the lock. cuda-ipc memory is its process's own:
+// and slabs, the leases' pipes, the artifacts, then the lock. cuda-ipc memory is its process's own:
 // throws Error(kUsage).
 struct PackageView {
   std::vector<const Residency*> generations;
   const LeaseTable* leases = nullptr;
+  const ArtifactStore* artifacts = nullptr;
   bool draining = false;
   std::uint64_t generation = 1;
   int lock = -1;

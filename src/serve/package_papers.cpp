@@ -118,6 +118,7 @@ std::string write_papers(const PackagePapers& papers,
   for (const Residency* residency : generations) all.push_back(residency_json(*residency));
   return wire::dump_json({{"generations", std::move(all)},
                           {"leases", wire::leases_json(papers.leases)},
+                          {"artifacts", papers.artifacts},
                           {"draining", papers.draining},
                           {"generation", papers.generation},
                           {"has_lock", papers.has_lock}});
@@ -137,6 +138,7 @@ PackagePapers read_papers(std::string_view text, std::vector<Residency>& generat
       object.reject("generations", "residencies of one place");
   for (const json& lease : object.array("leases"))
     papers.leases.push_back(wire::lease_from(lease, "papers: lease"));
+  if (object.find("artifacts") != nullptr) papers.artifacts = object.unsigned_number("artifacts");
   papers.draining = object.flag_or("draining", false);
   papers.generation = object.unsigned_number("generation");
   return papers;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@ namespace preload {
 // What the papers of a package say beside its generations.
 struct PackagePapers {
   std::vector<wire::LeaseStatus> leases;
+  std::uint64_t artifacts = 0;
   bool draining = false;
   bool has_lock = false;  // it comes along, and there may be no generation
   std::uint64_t generation = 1;

@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <iterator>
+
 #include "base/log.hpp"
+#include "serve/artifact_package.hpp"
 #include "serve/connect.hpp"
 #include "wire/exchange.hpp"
 
@@ -17,15 +20,18 @@ constexpr int kTimeoutMs = 5000;
 
 TakenOver unpack_rest(wire::PackageAnswer answer) {
   TakenOver rest;
+  std::vector<Fd>& fds = answer.fds;
   const std::size_t leases = answer.reply.leases.size();
-  if (answer.fds.size() <= leases)
-    throw Error(Errc::kProtocol, "the daemon handed over fewer descriptors than leases");
+  const std::size_t socket = leases + artifact_fds(answer.reply.artifacts);
+  if (fds.size() <= socket)
+    throw Error(Errc::kProtocol, "the daemon handed over fewer descriptors than it named");
   for (std::size_t i = 0; i < leases; ++i)
-    rest.leases.push_back(unpack_lease(answer.reply.leases[i], std::move(answer.fds[i])));
-  check_socket(answer.fds[leases].get());
-  rest.listener = std::move(answer.fds[leases]);
-  for (std::size_t i = leases + 1; i < answer.fds.size(); ++i)
-    rest.clients.push_back(std::move(answer.fds[i]));
+    rest.leases.push_back(unpack_lease(answer.reply.leases[i], std::move(fds[i])));
+  rest.artifacts = unpack_artifacts({std::make_move_iterator(fds.begin() + leases),
+                                     std::make_move_iterator(fds.begin() + socket)});
+  check_socket(fds[socket].get());
+  rest.listener = std::move(fds[socket]);
+  for (std::size_t i = socket + 1; i < fds.size(); ++i) rest.clients.push_back(std::move(fds[i]));
   return rest;
 }
 

@@ -14,7 +14,8 @@ namespace preload {
 struct TakenOver {
   Fd listener;  // empty: the daemon is gone, and its socket is to be bound anew
   std::vector<Lease> leases;
-  std::vector<Fd> clients;  // connections
+  std::vector<Artifact> artifacts;  // that are younger than the package
+  std::vector<Fd> clients;          // connections
 };
 
 // A successor's part of a handover: from its construction on the daemon at `endpoint` is ready to

@@ -13,9 +13,9 @@
 #include "base/log.hpp"
 #include "serve/artifact_store.hpp"
 #include "serve/connect.hpp"
+#include "serve/descriptor_budget.hpp"
 #include "serve/handover.hpp"
 #include "serve/holding.hpp"
-#include "serve/lease_limit.hpp"
 #include "serve/session_loop.hpp"
 #include "wire/exchange.hpp"
 
@@ -36,14 +36,16 @@ struct Server::State final : SessionHandler {
         holding(std::move(residency), max_leases),
         keeper_use(options.keeper),
         predecessor(options.predecessor),
+        artifacts({.count = artifact_capacity()}),
         loop(*this, options.sessions, false),
-        handover(loop, holding, options.lock) {
+        handover(loop, holding, artifacts, options.lock) {
     holding.take_over(std::move(inheritance.older), std::move(inheritance.leases));
+    inherit(std::move(inheritance.artifacts));
     if (predecessor == nullptr) bind();
     loop.watch(holding.lease_epoll_fd(), EPOLLIN, [this](std::uint32_t) { holding.end_leases(); });
     holding.on_freed([this] { after_release(); });
     if (keeper_use == KeeperUse::kOff) return;
-    keeper.emplace(directory, loop, holding, options.sessions.allow_uids);
+    keeper.emplace(directory, loop, holding, artifacts, options.sessions.allow_uids);
     holding.on_lease([this](const Lease& lease) { keeper->add(lease); });
     holding.on_drain([this] { keeper->drain(); });
   }
@@ -70,6 +72,7 @@ struct Server::State final : SessionHandler {
   }
   void handle_attach(Session& session, wire::Frame frame);
   void handle_put_artifact(Session& session, wire::Frame frame);
+  void inherit(std::vector<Artifact> left);
   void handle_handover(Session& session, const wire::HandoverRequest& request);
   void handle_stop(Session& session, const wire::StopRequest& request);
   void after_release();
@@ -126,6 +129,7 @@ void Server::State::begin() {
       bind();
     }
     holding.take_over({}, std::move(rest.leases));
+    inherit(std::move(rest.artifacts));
   }
   holding.admit();
   for (Fd& client : rest.clients) loop.take_over(std::move(client));
@@ -202,11 +206,21 @@ void Server::State::handle_attach(Session& session, wire::Frame frame) {
 }
 
 void Server::State::handle_put_artifact(Session& session, wire::Frame frame) {
-  const auto request = wire::put_artifact_request_from_json(frame.body);
-  if (frame.fds.size() != 1)
-    throw Error(Errc::kProtocol, "put_artifact must come with one descriptor, of its content");
-  const auto reply = artifacts.put(request, std::move(frame.fds.front()));
-  session.answer(frame.type, wire::to_json(reply));
+  Artifact artifact = take_artifact(std::move(frame));
+  const std::string key = artifact.about.key;
+  const auto result = artifacts.put(std::move(artifact));
+  if (keeper) {
+    keeper->forget(result.forgotten);
+    keeper->add(*artifacts.find(key));
+  }
+  session.answer(wire::Type::kPutArtifact, wire::to_json(wire::PutArtifactReply{result.replaced}));
+}
+
+void Server::State::inherit(std::vector<Artifact> left) {
+  if (left.empty()) return;
+  log::info(fmt::format("{} that engines left at {} go on here", counted(left.size(), "artifact"),
+                        holding.place()));
+  for (Artifact& artifact : left) artifacts.put(std::move(artifact));
 }
 
 void Server::State::handle_handover(Session& session, const wire::HandoverRequest& request) {

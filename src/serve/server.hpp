@@ -24,10 +24,11 @@ struct ServerOptions {
   Predecessor* predecessor = nullptr;
 };
 
-// What another process served at this place before, as far as it goes on here.
+// What another process had at this place before, as far as it goes on here.
 struct Inheritance {
   std::vector<Residency> older;  // generations that are still leased
   std::vector<Lease> leases;
+  std::vector<Artifact> artifacts;
 };
 
 // What ends serving, and with which status.

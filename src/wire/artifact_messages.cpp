@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "base/fd.hpp"
-#include "wire/json_object.hpp"
+#include "wire/message_parts.hpp"
 
 namespace preload::wire {
 
@@ -64,11 +64,18 @@ bool holds_artifact(int fd, std::uint64_t bytes) noexcept {
          static_cast<std::uint64_t>(info.st_size) == bytes;
 }
 
-std::string to_json(const PutArtifactRequest& message) {
-  json out{{"key", message.key}, {"bytes", message.bytes}};
-  if (!message.metadata.empty()) out["metadata"] = message.metadata;
-  return dump_json(out);
+json artifact_json(const PutArtifactRequest& artifact) {
+  json out{{"key", artifact.key}, {"bytes", artifact.bytes}};
+  if (!artifact.metadata.empty()) out["metadata"] = artifact.metadata;
+  return out;
 }
+
+PutArtifactRequest artifact_from(const json& value, std::string_view what) {
+  const JsonObject object(value, std::string(what));
+  return {key_member(object), bytes_member(object), metadata_member(object)};
+}
+
+std::string to_json(const PutArtifactRequest& message) { return dump_json(artifact_json(message)); }
 
 std::string to_json(const PutArtifactReply& message) {
   return dump_json({{"replaced", message.replaced}});
@@ -86,9 +93,7 @@ std::string to_json(const GetArtifactReply& message) {
 }
 
 PutArtifactRequest put_artifact_request_from_json(std::string_view text) {
-  const json value = parse_json(text, "put_artifact", Errc::kProtocol);
-  const JsonObject object(value, "put_artifact");
-  return {key_member(object), bytes_member(object), metadata_member(object)};
+  return artifact_from(parse_json(text, "put_artifact", Errc::kProtocol), "put_artifact");
 }
 
 PutArtifactReply put_artifact_reply_from_json(std::string_view text) {

@@ -3,6 +3,7 @@
 
 // Private to .cpp files: the pieces that several messages share.
 
+#include "wire/artifact_messages.hpp"
 #include "wire/json_object.hpp"
 #include "wire/messages.hpp"
 
@@ -14,6 +15,9 @@ ClientIdentity client_member(const JsonObject& object, const char* name);
 nlohmann::json lease_json(const LeaseStatus& lease);
 LeaseStatus lease_from(const nlohmann::json& value, std::string_view what);
 nlohmann::json leases_json(const std::vector<LeaseStatus>& leases);
+
+nlohmann::json artifact_json(const PutArtifactRequest& artifact);
+PutArtifactRequest artifact_from(const nlohmann::json& value, std::string_view what);
 
 nlohmann::json slab_json(const SlabInfo& slab);
 SlabInfo slab_from(const nlohmann::json& value, std::string_view what);

@@ -14,9 +14,11 @@ namespace {
 template <class Step, std::size_t N>
 using StepNames = std::array<std::pair<Step, std::string_view>, N>;
 
-constexpr StepNames<DepositRequest::Step, 4> kDepositSteps{{
+constexpr StepNames<DepositRequest::Step, 6> kDepositSteps{{
     {DepositRequest::Step::kPackage, "package"},
     {DepositRequest::Step::kLease, "lease"},
+    {DepositRequest::Step::kArtifact, "artifact"},
+    {DepositRequest::Step::kForget, "forget"},
     {DepositRequest::Step::kDrain, "drain"},
     {DepositRequest::Step::kWithdraw, "withdraw"},
 }};
@@ -46,6 +48,22 @@ std::uint64_t fds_member(const JsonObject& object) {
   return fds;
 }
 
+std::uint64_t artifacts_member(const JsonObject& object) {
+  if (object.find("artifacts") == nullptr) return 0;
+  const std::uint64_t artifacts = object.unsigned_number("artifacts");
+  if (artifacts >= kMaxPackageFds) object.reject("artifacts", "fewer than 65536");
+  return artifacts;
+}
+
+std::vector<std::string> keys_member(const JsonObject& object) {
+  std::vector<std::string> keys;
+  for (const json& member : object.array("keys")) {
+    if (!member.is_string()) object.reject("keys", "keys of artifacts");
+    keys.push_back(member.get<std::string>());
+  }
+  return keys;
+}
+
 std::vector<LeaseStatus> leases_member(const JsonObject& object, std::string_view what) {
   std::vector<LeaseStatus> leases;
   if (object.find("leases") == nullptr) return leases;
@@ -60,6 +78,9 @@ std::string to_json(const DepositRequest& message) {
   if (message.fds > 0) out["fds"] = message.fds;
   if (message.place) out["place"] = *message.place;
   if (message.step == DepositRequest::Step::kLease) out["lease"] = lease_json(message.lease);
+  if (message.step == DepositRequest::Step::kArtifact)
+    out["artifact"] = artifact_json(message.artifact);
+  if (message.step == DepositRequest::Step::kForget) out["keys"] = message.keys;
   return dump_json(out);
 }
 
@@ -72,16 +93,20 @@ DepositRequest deposit_request_from_json(std::string_view text) {
   request.place = object.optional_text("place");
   if (request.step == DepositRequest::Step::kLease)
     request.lease = lease_from(object.at("lease"), "deposit: lease");
+  if (request.step == DepositRequest::Step::kArtifact)
+    request.artifact = artifact_from(object.at("artifact"), "deposit: artifact");
+  if (request.step == DepositRequest::Step::kForget) request.keys = keys_member(object);
   return request;
 }
 
 std::string to_json(const DepositReply& message) {
-  return dump_json({{"leases", leases_json(message.leases)}});
+  return dump_json({{"leases", leases_json(message.leases)}, {"artifacts", message.artifacts}});
 }
 
 DepositReply deposit_reply_from_json(std::string_view text) {
   const json value = parse_json(text, "deposit reply", Errc::kProtocol);
-  return {leases_member(JsonObject(value, "deposit reply"), "deposit reply: lease")};
+  const JsonObject object(value, "deposit reply");
+  return {leases_member(object, "deposit reply: lease"), artifacts_member(object)};
 }
 
 std::string to_json(const AdoptRequest& message) { return dump_json({{"place", message.place}}); }
@@ -103,6 +128,7 @@ HandoverRequest handover_request_from_json(std::string_view text) {
 std::string to_json(const PackageReply& message) {
   return dump_json({{"fds", message.fds},
                     {"leases", leases_json(message.leases)},
+                    {"artifacts", message.artifacts},
                     {"open_leases", message.open_leases}});
 }
 
@@ -112,6 +138,7 @@ PackageReply package_reply_from_json(std::string_view text) {
   PackageReply reply;
   reply.fds = fds_member(object);
   reply.leases = leases_member(object, "package: lease");
+  reply.artifacts = artifacts_member(object);
   if (object.find("open_leases") != nullptr)
     reply.open_leases = object.unsigned_number("open_leases");
   return reply;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "wire/artifact_messages.hpp"
 #include "wire/messages.hpp"
 
 namespace preload::wire {
@@ -23,6 +24,8 @@ struct DepositRequest {
   enum class Step : std::uint8_t {
     kPackage,   // replaces what this place had; with `fds` descriptors
     kLease,     // one more, with its pipe
+    kArtifact,  // one more, with its content
+    kForget,    // artifacts that made room
     kDrain,     // released: it goes with its last lease
     kWithdraw,  // it goes now, whatever is leased
   };
@@ -30,11 +33,15 @@ struct DepositRequest {
   std::uint64_t fds = 0;
   std::optional<std::string> place;  // kWithdraw of another's deposit, by who takes its place
   LeaseStatus lease;
+  PutArtifactRequest artifact;
+  std::vector<std::string> keys;  // kForget
   friend bool operator==(const DepositRequest&, const DepositRequest&) = default;
 };
-// Leases that were opened with the keeper and that a package did not name, with their pipes.
+// What a package did not name, since it came to the keeper while no daemon had the place: leases,
+// with their pipes; and so many artifacts (see serve/artifact_package.hpp).
 struct DepositReply {
   std::vector<LeaseStatus> leases;
+  std::uint64_t artifacts = 0;
   friend bool operator==(const DepositReply&, const DepositReply&) = default;
 };
 
@@ -49,17 +56,18 @@ struct HandoverRequest {
   enum class Step : std::uint8_t {
     kPrepare,  // answered with a package, and the lock
     kDrain,    // no more attaches; answered with what is still leased, again and again
-    kCommit,   // it stops to accept: the leases, the listening socket, and the connections
+    kCommit,   // it stops to accept: what was not in the package, its socket and connections
     kDone,     // the successor serves: the daemon ends
   };
   Step step = Step::kPrepare;
   friend bool operator==(const HandoverRequest&, const HandoverRequest&) = default;
 };
-// `fds` descriptors come along: of a package; or of a commit, the leases' pipes, the listening
-// socket, and clients' connections.
+// `fds` descriptors come along: of a package; or of a commit, the leases' pipes, the artifacts that
+// are younger than the package, the listening socket, and clients' connections.
 struct PackageReply {
   std::uint64_t fds = 0;
   std::vector<LeaseStatus> leases;  // of a commit
+  std::uint64_t artifacts = 0;      // of a commit
   std::uint64_t open_leases = 0;    // of a drain
   friend bool operator==(const PackageReply&, const PackageReply&) = default;
 };

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import harness
@@ -65,6 +66,22 @@ class KeeperCase(harness.Case):
         for pid in [d["pid"] for d in self.status() if d["state"] == "READY"]:
             os.kill(pid, signal.SIGKILL)
         return daemon.wait_end(LIMIT_S)
+
+    def client(self, program, *arguments):
+        """Runs a line of Python over the client library; its stdout."""
+        command = [sys.executable, "-c", "import json, preload, sys\n" + program, str(self.sockets), *arguments]
+        environment = harness.python_environment() | {"PYTHONPATH": str(harness.HERE.parent.parent / "python")}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def put_artifact(self, key, text):
+        self.client("preload.put_artifact(sys.argv[2], sys.argv[3].encode(), socket_dir=sys.argv[1])", key, text)
+
+    def get_artifact(self, key):
+        found = self.client("found = preload.get_artifact(sys.argv[2], socket_dir=sys.argv[1])\n"
+                            "print(json.dumps(found and found.data.decode()))", key)
+        return json.loads(found)
 
     def settled_model(self, *flags):
         """Files old enough for their times to prove that they are the same."""
@@ -130,6 +147,30 @@ class Adoption(KeeperCase):
         self.assertEqual((daemon["state"], daemon["generation"], daemon["leases"]), ("READY", 2, []))
         self.assert_serves_slices(other)
         self.assert_stops_clean(second)
+
+    def test_artifacts_outlive_their_daemon_whatever_its_successor_serves(self):
+        model = self.settled_model()
+        other = make_llama(self.root / "other", *SMALL, "--seed", 7)
+        self.start_keeper()
+        first = self.start(model).wait_ready()
+        self.put_artifact("table/a.json", "of the first")
+        self.kill_ranks(first)
+        self.assertEqual(self.get_artifact("table/a.json"), "of the first")  # the keeper answers
+        self.put_artifact("table/b.json", "left with the keeper")
+        second = self.start(model).wait_ready()
+        self.assertIn("adopted", second.log)
+        third_sees = {"table/a.json": "of the first", "table/b.json": "left with the keeper"}
+        for key, text in third_sees.items():
+            self.assertEqual(self.get_artifact(key), text)
+        self.kill_ranks(second)
+        third = self.start(other).wait_ready()
+        self.assertIn("not adopted", third.log)
+        for key, text in third_sees.items():
+            self.assertEqual(self.get_artifact(key), text)
+        self.assert_stops_clean(third)
+        fourth = self.start(other).wait_ready()
+        self.assertIsNone(self.get_artifact("table/a.json"), "a stop that was asked for leaves nothing")
+        self.assert_stops_clean(fourth)
 
     def test_a_signal_leaves_the_weights_for_a_restart(self):
         model = self.settled_model()

@@ -81,6 +81,17 @@ class UnderAttaches(SuccessionCase):
         self.assertEqual(self.ask(holder), value)
         self.assert_stops_clean(first)
 
+    def test_artifacts_go_on_with_the_same_weights_and_with_others(self):
+        models = [self.settled_model(), make_llama(self.root / "other", *SMALL, "--seed", 7)]
+        daemon = self.start(models[0]).wait_ready()
+        self.put_artifact("table/a.json", "of the first")
+        for model in (models[0], models[1]):
+            successor = self.start(model, "--replace").wait_ready()
+            self.assertEqual(daemon.wait_end(LIMIT_S), 0, daemon.log)
+            self.assertEqual(self.get_artifact("table/a.json"), "of the first")
+            daemon = successor
+        self.assert_stops_clean(daemon)
+
     def test_other_weights_replace_the_old_without_a_failed_or_a_mixed_attach(self):
         models = [self.settled_model(), make_llama(self.root / "other", *SMALL, "--seed", 7)]
         first = self.start(models[0], "--layout", "hf").wait_ready()

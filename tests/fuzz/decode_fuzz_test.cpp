@@ -112,7 +112,13 @@ TEST(DecodeFuzz, DepositsAreDecodedOrRefused) {
   request.place = "d57c11ff1ae092be";
   request.lease = {7, "engine", 2.5, 3};
   survives(to_json(request), [](const std::string& b) { deposit_request_from_json(b); });
-  survives(to_json(DepositReply{{{7, "engine", 2.5, 3}}}),
+  request.step = DepositRequest::Step::kArtifact;
+  request.artifact = {"a/b", 12, "text"};
+  survives(to_json(request), [](const std::string& b) { deposit_request_from_json(b); });
+  request.step = DepositRequest::Step::kForget;
+  request.keys = {"a", "b/c"};
+  survives(to_json(request), [](const std::string& b) { deposit_request_from_json(b); });
+  survives(to_json(DepositReply{{{7, "engine", 2.5, 3}}, 2}),
            [](const std::string& b) { deposit_reply_from_json(b); });
 }
 

@@ -22,7 +22,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
+sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE)]
 
 MOST_ABOVE_MIB = 16
 

@@ -92,9 +92,8 @@ class Load(WithDaemon):
     arguments = ("--many", "1000")
 
     def test_times_and_tells(self):
-        state = preload.torch.load(socket_dir=self.directory, device="host:0")
-        self.assertEqual(len(state), 1000)
-        self.assertEqual((state.info.device, state.info.evidence), ("host:0", "none"))
+        state = preload.torch.load(socket_dir=self.directory)
+        self.assertEqual((len(state), state.info.evidence), (1000, "none"))
         self.assertEqual(list(state.timing.steps), ["attach", "tensors"])
         self.assertLess(state.timing.total_ms, 500)  # a bound for loaded machines; 10 ms is the aim
         print(f"1000 tensors: {state.timing}")
@@ -113,7 +112,7 @@ class Meta(unittest.TestCase):
                 self.held = [self.large]
                 self.register_buffer("table", torch.arange(8.0).cos())
 
-        with WeightsOnMeta():
+        with WeightsOnMeta("cpu"):
             model = Model()
         self.assertTrue(model.linear.weight.is_meta and model.large.is_meta)
         self.assertIs(model.held[0], model.large)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // preload_test_daemon DIR [--device host:N] [--slot S] [--many COUNT] [--loading | --failed TEXT]:
-// serves one of every kind of tensor from host memory in socket directory DIR, without a checkpoint
-// or a launcher, and prints READY. Ends when its standard input does. Part of the tests.
+// serves one of every kind of tensor in socket directory DIR, without a checkpoint or a launcher, and
+// prints READY: from host memory, or, as preload_gpu_test_daemon, from the memory of the first GPU.
+// Ends when its standard input does. Part of the tests.
 #include <cstdio>
 #include <iostream>
 #include <optional>
@@ -13,6 +14,9 @@
 #include "base/log.hpp"
 #include "plan/shard_description.hpp"
 #include "unit/client/live_server.hpp"
+#ifdef PRELOAD_TEST_ON_GPU
+#include "gpu/device_residency.hpp"
+#endif
 
 namespace {
 
@@ -41,7 +45,8 @@ Options parse(const std::vector<std::string>& arguments) {
 }
 
 FixtureShard many_tensors(int count) {
-  FixtureShard shard(static_cast<std::uint64_t>(count + 1) * 512 + (2 << 20));
+  constexpr std::uint64_t kGranularity = 2 << 20;
+  FixtureShard shard((static_cast<std::uint64_t>(count) * 512 / kGranularity + 1) * kGranularity);
   for (int i = 0; i < count; ++i) {
     shard.add("model.layers." + std::to_string(i) + ".self_attn.qkv_proj.weight",
               preload::DType::kBF16, {4, 8}, std::string(64, static_cast<char>(i)));
@@ -58,6 +63,14 @@ FixtureShard shard_of(const Options& options) {
   description.fields = {{"dtype", "BF16"}, {"tp_size", "2"}};
   shard.set_metadata(preload::to_json(description));
   return shard;
+}
+
+preload::Residency residency_of(const Options& options) {
+  preload::Residency residency = shard_of(options).residency(options.endpoint);
+#ifdef PRELOAD_TEST_ON_GPU
+  residency = preload::test::on_device(std::move(residency), 0);
+#endif
+  return residency;
 }
 
 void wait_for_end_of_input() {
@@ -93,7 +106,7 @@ int main(int argc, char** argv) {
     std::string line;
     std::getline(std::cin, line);
   }
-  const LiveServer server(options.directory, shard_of(options), options.endpoint);
+  const LiveServer server(options.directory, residency_of(options));
   say("READY");
   wait_for_end_of_input();
 }

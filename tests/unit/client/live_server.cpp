@@ -11,10 +11,13 @@ namespace preload::test {
 constexpr int kTimeoutMs = 5000;
 
 LiveServer::LiveServer(const std::string& directory, const FixtureShard& shard, Endpoint endpoint)
+    : LiveServer(directory, shard.residency(std::move(endpoint))) {}
+
+LiveServer::LiveServer(const std::string& directory, Residency residency)
     : directory_(SocketDir::open(directory, true)),
-      endpoint_(std::move(endpoint)),
+      endpoint_(residency.endpoint),
       lock_(take_lock(directory_, endpoint_)),
-      server_(directory_, shard.residency(endpoint_), {}) {
+      server_(directory_, std::move(residency), {}) {
   server_.admit();
   StateFile state;
   state.state = "READY";

@@ -13,6 +13,7 @@ class LiveServer {
  public:
   LiveServer(const std::string& directory, const FixtureShard& shard,
              Endpoint endpoint = {"host:0", "", Role::kTarget});
+  LiveServer(const std::string& directory, Residency residency);
   ~LiveServer();
   LiveServer(const LiveServer&) = delete;
   LiveServer& operator=(const LiveServer&) = delete;

@@ -20,7 +20,7 @@ Fd content(const std::string& text, bool sealed = true) {
 }
 
 bool put(ArtifactStore& store, const std::string& key, const std::string& text) {
-  return store.put({key, text.size(), "about " + key}, content(text)).replaced;
+  return store.put({{key, text.size(), "about " + key}, content(text)}).replaced;
 }
 
 std::optional<std::string> get(ArtifactStore& store, const std::string& key) {
@@ -72,6 +72,38 @@ TEST(ArtifactStore, KeepsNoMoreThanItsCount) {
   EXPECT_EQ(get(store, "a"), std::nullopt);
 }
 
+TEST(ArtifactStore, KeepsMetadataInBoundsAndSaysWhatMadeRoom) {
+  ArtifactStore store({.bytes = 1000, .metadata_bytes = 10, .count = 100});
+  put(store, "a", "x");  // "about a" is 7 bytes
+  const auto result = store.put({{"b", 1, "about b"}, content("y")});
+  EXPECT_EQ(result.forgotten, std::vector<std::string>{"a"});
+  EXPECT_FALSE(result.replaced);
+  EXPECT_EQ(get(store, "a"), std::nullopt);
+  EXPECT_EQ(get(store, "b"), "y");
+}
+
+TEST(ArtifactStore, ListsWhatWasPutSinceInTheOrderOfUse) {
+  ArtifactStore store;
+  for (const char* key : {"a", "b", "c"}) put(store, key, "x");
+  get(store, "a");
+  const std::uint64_t then = store.puts();
+  put(store, "b", "new");
+  std::vector<std::string> all, young;
+  for (const Artifact* artifact : store.put_since(0)) all.push_back(artifact->about.key);
+  for (const Artifact* artifact : store.put_since(then)) young.push_back(artifact->about.key);
+  EXPECT_EQ(all, (std::vector<std::string>{"c", "a", "b"}));
+  EXPECT_EQ(young, std::vector<std::string>{"b"});
+}
+
+TEST(ArtifactStore, ForgetsWhatItIsToldTo) {
+  ArtifactStore store;
+  put(store, "a", "1234");
+  store.forget("a");
+  store.forget("never there");
+  EXPECT_EQ(store.find("a"), nullptr);
+  EXPECT_EQ(store.bytes(), 0U);
+}
+
 TEST(ArtifactStore, AnAnswerUnderWayOutlivesItsArtifact) {
   ArtifactStore store;
   put(store, "k", "old");
@@ -85,9 +117,9 @@ TEST(ArtifactStore, AnAnswerUnderWayOutlivesItsArtifact) {
 
 TEST(ArtifactStore, TakesSealedContentOfTheStatedSizeAlone) {
   ArtifactStore store;
-  EXPECT_THROW(store.put({"k", 3, ""}, content("abc", false)), Error);
-  EXPECT_THROW(store.put({"k", 4, ""}, content("abc")), Error);
-  EXPECT_THROW(store.put({"k", 3, ""}, open_fd(AT_FDCWD, "/dev/null", 0, 0, Errc::kInternal)),
+  EXPECT_THROW(store.put({{"k", 3, ""}, content("abc", false)}), Error);
+  EXPECT_THROW(store.put({{"k", 4, ""}, content("abc")}), Error);
+  EXPECT_THROW(store.put({{"k", 3, ""}, open_fd(AT_FDCWD, "/dev/null", 0, 0, Errc::kInternal)}),
                Error);
   EXPECT_EQ(store.size(), 0U);
 }

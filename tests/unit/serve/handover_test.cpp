@@ -19,12 +19,12 @@ const Endpoint kPlace{"host:0", "", Role::kTarget};
 class Running {
  public:
   Running(const SocketDir& directory, Residency residency, Predecessor* predecessor = nullptr,
-          Fd lock = Fd())
+          Fd lock = Fd(), Inheritance inheritance = {})
       : lock_(lock ? std::move(lock) : take_lock(directory, kPlace)) {
     ServerOptions options;
     options.lock = lock_.get();
     options.predecessor = predecessor;
-    server_.emplace(directory, std::move(residency), std::move(options));
+    server_.emplace(directory, std::move(residency), std::move(options), std::move(inheritance));
     server_->admit();
     thread_ = std::thread([this] { end_ = server_->run(); });
   }
@@ -92,6 +92,25 @@ TEST_F(HandoverTest, MovesLockSocketLeasesAndOpenConnections) {
   EXPECT_TRUE(lock_is_held(directory_, kPlace.lock_name()));
   early.write.reset();
   EXPECT_TRUE(eventually([&] { return status().leases.size() == 2; }, kSoon));
+}
+
+TEST_F(HandoverTest, MovesArtifactsAlsoThoseOfTheLastMoment) {
+  Running first(directory_, sample_residency());
+  put_artifact(connect().get(), "early", "e", "m");
+  put_artifact(connect().get(), "changed", "old");
+  Predecessor predecessor(directory_, kPlace, {});
+  Package package = predecessor.take_package();
+  ASSERT_EQ(package.artifacts.size(), 2U);
+  put_artifact(connect().get(), "changed", "new");
+  put_artifact(connect().get(), "late", "l");
+  Inheritance inheritance;
+  inheritance.artifacts = std::move(package.artifacts);
+  Running second(directory_, next_generation('c'), &predecessor, std::move(package.lock),
+                 std::move(inheritance));
+  EXPECT_EQ(first.join().cause, ServeEnd::Cause::kHandedOver);
+  EXPECT_EQ(get_artifact(connect().get(), "early"), "e|m");
+  EXPECT_EQ(get_artifact(connect().get(), "changed"), "new|");
+  EXPECT_EQ(get_artifact(connect().get(), "late"), "l|");
 }
 
 TEST_F(HandoverTest, GoesOnWhenTheSuccessorEndsBeforeItServes) {

@@ -62,10 +62,12 @@ class Daemon {
   explicit Daemon(const LiveKeeper& keeper)
       : lock_(take_lock(keeper.directory(), kPlace)), socket_(keeper.connect()) {}
 
-  wire::DepositReply deposit(const Residency& residency, const LeaseTable* leases = nullptr) {
+  wire::DepositReply deposit(const Residency& residency, const LeaseTable* leases = nullptr,
+                             const ArtifactStore* artifacts = nullptr) {
     PackageView view;
     view.generations = {&residency};
     view.leases = leases;
+    view.artifacts = artifacts;
     std::vector<Fd> fds = pack(view);
     wire::DepositRequest request;
     request.fds = fds.size();
@@ -149,6 +151,46 @@ TEST(Keeper, GivesASuccessorTheWeightsAndLaterTheLeasesThatItDoesNotKnow) {
   EXPECT_TRUE(eventually([&] { return keeper.status().deposits.at(0).leases.size() == 1; }, kSoon));
 }
 
+TEST(Keeper, GivesArtifactsOfADaemonThatIsGoneToClientsAndToItsSuccessor) {
+  LiveKeeper keeper;
+  std::optional<Daemon> daemon(std::in_place, keeper);
+  {
+    ArtifactStore artifacts;
+    artifacts.put({{"early", 1, "m"}, sealed_memfd("e")});
+    artifacts.put({{"old", 1, ""}, sealed_memfd("o")});
+    daemon->deposit(sample_residency(), nullptr, &artifacts);
+  }
+  wire::DepositRequest forget;
+  forget.step = Step::kForget;
+  forget.keys = {"old", "never there"};
+  wire::exchange(daemon->socket(), wire::Type::kDeposit, wire::to_json(forget), {}, kTimeoutMs);
+  wire::DepositRequest late;
+  late.step = Step::kArtifact;
+  late.artifact = {"late", 2, ""};
+  wire::exchange(daemon->socket(), wire::Type::kDeposit, wire::to_json(late),
+                 {sealed_memfd("la").get()}, kTimeoutMs);
+  EXPECT_EQ(refusal([&] { get_artifact(ask_about(keeper).get(), "early"); }).code,
+            Errc::kUnavailable)
+      << "its daemon lives";
+  EXPECT_EQ(refusal([&] { put_artifact(ask_about(keeper).get(), "x", "y"); }).code,
+            Errc::kUnavailable);
+  daemon.reset();
+  EXPECT_EQ(get_artifact(ask_about(keeper).get(), "early"), "e|m");
+  EXPECT_EQ(get_artifact(ask_about(keeper).get(), "late"), "la|");
+  EXPECT_EQ(get_artifact(ask_about(keeper).get(), "old"), std::nullopt);
+
+  Package package =
+      unpack(wire::call_adopt(keeper.connect().get(), {kPlace.stem()}, kTimeoutMs).fds);
+  ASSERT_EQ(package.artifacts.size(), 2U);
+  ArtifactStore adopted;
+  for (Artifact& artifact : package.artifacts) adopted.put(std::move(artifact));
+  // While the successor is not there yet, the keeper takes what comes, and passes it on.
+  put_artifact(ask_about(keeper).get(), "early", "newer");
+  put_artifact(ask_about(keeper).get(), "left", "here");
+  Daemon successor(keeper);
+  EXPECT_EQ(successor.deposit(package.generations.front(), nullptr, &adopted).artifacts, 2U);
+}
+
 TEST(Keeper, KeepsNothingOfADepositThatIsNotWhole) {
   LiveKeeper keeper;
   const std::size_t before = open_descriptors();
@@ -193,6 +235,16 @@ TEST(Keeper, RefusesWhatIsNoDepositAndClosesTheConnection) {
       refused(Type::kDeposit, R"({"step":"lease","lease":{"pid":1,"name":"x","age_s":0}})", 1),
       HasSubstr("lease"));
   EXPECT_THAT(refused(Type::kDeposit, R"({"step":"drain"})", 0), HasSubstr("deposited nothing"));
+  EXPECT_THAT(refused(Type::kDeposit, R"({"step":"forget","keys":["a"]})", 0),
+              HasSubstr("deposited nothing"));
+  EXPECT_THAT(refused(Type::kDeposit, R"({"step":"forget","keys":[1]})", 0), HasSubstr("keys"));
+  EXPECT_THAT(refused(Type::kDeposit, R"({"step":"artifact","artifact":{"key":"a","bytes":1}})", 0),
+              HasSubstr("one descriptor"));
+  EXPECT_THAT(
+      refused(Type::kDeposit, R"({"step":"artifact","artifact":{"key":"../a","bytes":1}})", 1),
+      HasSubstr("'../a'"));
+  EXPECT_THAT(refused(Type::kPutArtifact, R"({"key":"a","bytes":1})", 1), HasSubstr("hello"));
+  EXPECT_THAT(refused(Type::kGetArtifact, R"({"key":"a"})", 0), HasSubstr("hello"));
   EXPECT_THAT(refused(Type::kDeposit, R"({"step":"withdraw"})", 0), HasSubstr("deposited nothing"));
   EXPECT_THAT(refused(Type::kAdopt, "{}", 0), HasSubstr("place"));
   EXPECT_THAT(refused(Type::kAdopt, R"({"place":"nobody"})", 0),
@@ -302,6 +354,74 @@ TEST(KeeperLink, DepositsEachLeaseBeforeItsClientHasAnAnswer) {
   server.end({ServeEnd::Cause::kStopRequested, 0, "the test is over"});
   thread.join();
   EXPECT_TRUE(keeper.status().deposits.empty()) << "a stop withdraws";
+}
+
+TEST(KeeperLink, DepositsArtifactsAndTakesThoseThatWereLeftWithTheKeeper) {
+  LiveKeeper keeper({.stay = true});
+  Inheritance inheritance;
+  std::optional<Fd> lock(take_lock(keeper.directory(), kPlace));
+  const auto serve = [&](const std::function<void()>& body, ServeEnd::Cause end) {
+    ServerOptions options;
+    options.keeper = KeeperUse::kRequire;
+    Server server(keeper.directory(), sample_residency(), std::move(options),
+                  std::exchange(inheritance, {}));
+    server.deposit(kTimeoutMs);
+    server.admit();
+    std::thread thread([&] { server.run(); });
+    body();
+    server.end({end, 0, "the test is over"});
+    thread.join();
+  };
+  const auto daemon = [&] {
+    return connect_to(keeper.directory(), kPlace.socket_name(), kTimeoutMs);
+  };
+  serve(
+      [&] {
+        put_artifact(daemon().get(), "k", "old");
+        put_artifact(daemon().get(), "k", "new", "m");
+      },
+      ServeEnd::Cause::kSignal);
+  lock.reset();
+  EXPECT_EQ(get_artifact(ask_about(keeper).get(), "k"), "new|m");
+  Package package =
+      unpack(wire::call_adopt(keeper.connect().get(), {kPlace.stem()}, kTimeoutMs).fds);
+  put_artifact(ask_about(keeper).get(), "left", "here");
+  lock.emplace(take_lock(keeper.directory(), kPlace));
+  inheritance.artifacts = std::move(package.artifacts);
+  serve(
+      [&] {
+        EXPECT_EQ(get_artifact(daemon().get(), "k"), "new|m");
+        EXPECT_EQ(get_artifact(daemon().get(), "left"), "here|");
+      },
+      ServeEnd::Cause::kStopRequested);
+  EXPECT_TRUE(keeper.status().deposits.empty()) << "a stop leaves nothing behind";
+}
+
+TEST(KeeperLink, TellsWhatMadeRoomSoThatBothHaveTheSame) {
+  LiveKeeper keeper({.stay = true});
+  std::optional<Fd> lock(take_lock(keeper.directory(), kPlace));
+  ServerOptions options;
+  options.keeper = KeeperUse::kRequire;
+  std::optional<Server> server(std::in_place, keeper.directory(), sample_residency(),
+                               std::move(options));
+  server->deposit(kTimeoutMs);
+  server->admit();
+  std::thread thread([&] { server->run(); });
+  const Fd daemon = connect_to(keeper.directory(), kPlace.socket_name(), kTimeoutMs);
+  const std::string metadata(wire::kMaxArtifactMetadataBytes, 'm');
+  const auto key = [](int i) { return "k" + std::to_string(i); };
+  put_artifact(daemon.get(), key(0), "x", metadata);
+  for (int i = 1; i < 64; ++i) put_artifact(daemon.get(), key(i), "x", metadata);
+  get_artifact(daemon.get(), key(0));                  // used: the next to go is 1
+  put_artifact(daemon.get(), key(64), "x", metadata);  // 64 x 64 KiB fit
+  server->end({ServeEnd::Cause::kSignal, 143, "the test is over"});
+  thread.join();
+  server.reset();
+  lock.reset();
+  std::vector<int> gone;
+  for (int i = 0; i <= 64; ++i)
+    if (!get_artifact(ask_about(keeper).get(), key(i))) gone.push_back(i);
+  EXPECT_EQ(gone, std::vector<int>{1});
 }
 
 TEST(KeeperLink, RequiresAKeeperWhereItIsTold) {

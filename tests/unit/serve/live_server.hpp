@@ -53,6 +53,19 @@ inline Residency sample_residency() {
   return residency;
 }
 
+inline void put_artifact(int socket, const std::string& key, const std::string& text,
+                         const std::string& metadata = "") {
+  wire::call_put_artifact(socket, {key, text.size(), metadata}, sealed_memfd(text).get(), 20000);
+}
+// What is there under the key, as "<text>|<metadata>".
+inline std::optional<std::string> get_artifact(int socket, const std::string& key) {
+  const wire::FoundArtifact found = wire::call_get_artifact(socket, {key}, 20000);
+  if (!found.reply.found) return std::nullopt;
+  const Mapping content = map_fd(found.content.get(), found.reply.bytes, false, "an artifact");
+  return std::string(reinterpret_cast<const char*>(content.data()), content.size()) + "|" +
+         found.reply.metadata;
+}
+
 // A server on a thread of its own, in a directory of its own.
 class LiveServer {
  public:

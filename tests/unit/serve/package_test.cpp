@@ -104,6 +104,71 @@ TEST(Package, OfMoreDescriptorsThanAFrameTakesIsWhole) {
   EXPECT_EQ(unpack(packed(residency, &leases)).leases.size(), 600U);
 }
 
+Artifact artifact_of(const std::string& key, const std::string& text,
+                     const std::string& metadata = "") {
+  return {{key, text.size(), metadata}, sealed_memfd(text)};
+}
+
+std::vector<Fd> packed_with(const Residency& residency, const ArtifactStore& artifacts) {
+  PackageView view;
+  view.generations = {&residency};
+  view.artifacts = &artifacts;
+  return pack(view);
+}
+
+TEST(Package, BringsArtifactsInTheOrderOfTheirUse) {
+  const Residency residency = sample_residency();
+  ArtifactStore artifacts;
+  artifacts.put(artifact_of("a/1", "one", "line\nline \"quoted\""));
+  artifacts.put(artifact_of("a/2", "second"));
+  std::vector<Fd> answer;
+  artifacts.get({"a/1"}, answer);
+  const Package package = unpack(packed_with(residency, artifacts));
+  ASSERT_EQ(package.artifacts.size(), 2U);
+  EXPECT_EQ(package.artifacts[0].about, (wire::PutArtifactRequest{"a/2", 6, ""}));
+  EXPECT_EQ(package.artifacts[1].about,
+            (wire::PutArtifactRequest{"a/1", 3, "line\nline \"quoted\""}));
+  const Mapping content = map_fd(package.artifacts[0].content.get(), 6, false, "it");
+  EXPECT_EQ(std::memcmp(content.data(), "second", 6), 0);
+}
+
+TEST(Package, BringsAsManyArtifactsAsADaemonKeepsWithAllTheirMetadata) {
+  const Residency residency = sample_residency();
+  ArtifactStore artifacts({.count = 200});
+  const std::string metadata(wire::kMaxArtifactMetadataBytes, '\x01');  // six bytes each in JSON
+  for (int i = 0; i < 300; ++i)
+    artifacts.put(artifact_of("k" + std::to_string(i), "x", i < 250 ? metadata : ""));
+  EXPECT_EQ(unpack(packed_with(residency, artifacts)).artifacts.size(), artifacts.size());
+  EXPECT_LE(artifacts.size(), 200U);
+}
+
+TEST(Package, RefusesArtifactsThatDoNotFitTheirList) {
+  const Residency residency = sample_residency();
+  ArtifactStore artifacts;
+  artifacts.put(artifact_of("a", "one"));
+  const auto changed = [&](const std::function<void(std::vector<Fd>&)>& change) {
+    std::vector<Fd> fds =
+        packed_with(residency, artifacts);  // papers, manifest, slabs, list, content
+    change(fds);
+    return rejection(std::move(fds));
+  };
+  EXPECT_THAT(changed([](auto& fds) { fds.back() = sealed_memfd("four"); }), HasSubstr("'a'"));
+  EXPECT_THAT(changed([](auto& fds) { fds.back() = make_memfd("unsealed", 3); }), HasSubstr("'a'"));
+  EXPECT_THAT(changed([](auto& fds) { fds[4] = make_memfd("unsealed", 3); }), HasSubstr("sealed"));
+  EXPECT_THAT(changed([](auto& fds) { fds[4] = sealed_memfd("{}\n"); }), HasSubstr("key"));
+  const std::string line = R"({"key":"a","bytes":3})";
+  EXPECT_THAT(changed([&](auto& fds) { fds[4] = sealed_memfd(line); }), HasSubstr("lines"));
+  EXPECT_THAT(changed([&](auto& fds) { fds[4] = sealed_memfd(line + "\n" + line + "\n"); }),
+              HasSubstr("lines"));
+  EXPECT_THAT(changed([](auto& fds) { fds.pop_back(); }), HasSubstr("artifact is missing"));
+  EXPECT_THAT(rejection(with_papers(packed_with(residency, artifacts),
+                                    [](json& papers) { papers["artifacts"] = 2; })),
+              HasSubstr("missing"));
+  EXPECT_THAT(rejection(with_papers(packed_with(residency, artifacts),
+                                    [](json& papers) { papers["artifacts"] = 0; })),
+              HasSubstr("too many"));
+}
+
 TEST(Package, IgnoresMembersThatALaterReleaseMayAdd) {
   const Residency residency = sample_residency();
   const auto fds = with_papers(packed(residency), [](json& papers) {

@@ -32,7 +32,15 @@ TEST(ResidencyMessages, SurviveTheWire) {
   withdraw.step = DepositRequest::Step::kWithdraw;
   withdraw.place = "d57c11ff1ae092be.a_draft";
   EXPECT_EQ(deposit_request_from_json(to_json(withdraw)), withdraw);
-  const DepositReply reply{{{7, "engine", 2.5, 3}, {8, "other", 0, std::nullopt}}};
+  DepositRequest artifact;
+  artifact.step = DepositRequest::Step::kArtifact;
+  artifact.artifact = {"a/b", 12, "text"};
+  EXPECT_EQ(deposit_request_from_json(to_json(artifact)), artifact);
+  DepositRequest forget;
+  forget.step = DepositRequest::Step::kForget;
+  forget.keys = {"a", "b/c"};
+  EXPECT_EQ(deposit_request_from_json(to_json(forget)), forget);
+  const DepositReply reply{{{7, "engine", 2.5, 3}, {8, "other", 0, std::nullopt}}, 5};
   EXPECT_EQ(deposit_reply_from_json(to_json(reply)), reply);
   EXPECT_EQ(adopt_request_from_json(to_json(AdoptRequest{"x"})), AdoptRequest{"x"});
   using Step = HandoverRequest::Step;
@@ -42,6 +50,7 @@ TEST(ResidencyMessages, SurviveTheWire) {
   package.fds = 3;
   package.open_leases = 4;
   package.leases = {{7, "engine", 2.5, 3}};
+  package.artifacts = 6;
   EXPECT_EQ(package_reply_from_json(to_json(package)), package);
   KeeperStatus keeper;
   keeper.pid = 5;
