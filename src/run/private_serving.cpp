@@ -73,6 +73,15 @@ SocketDir make_directory(const SocketDir& parent, const std::string& name) {
   return SocketDir::open(path, false);
 }
 
+// What earlier engines have left is there for the hook, too.
+Inheritance artifacts_of(const RoleDaemon& daemon) {
+  Inheritance inheritance;
+  for (const Artifact& artifact : daemon.inheritance.artifacts) {
+    inheritance.artifacts.push_back({artifact.about, duplicate(artifact.content.get())});
+  }
+  return inheritance;
+}
+
 bool is_in_use(const SocketDir& directory) {
   return std::ranges::any_of(directory.list(), [&](const std::string& name) {
     return name.ends_with(".lock") && lock_is_held(directory, name);
@@ -85,7 +94,7 @@ PrivateServing::Served::Served(const SocketDir& directory, RoleDaemon& role, Res
     : daemon(role),
       endpoint(residency.endpoint),
       lock(take_lock(directory, endpoint)),
-      server(directory, std::move(residency), ServerOptions{}) {
+      server(directory, std::move(residency), ServerOptions{}, artifacts_of(role)) {
   note_holder(lock);
 }
 
@@ -139,13 +148,14 @@ void PrivateServing::stop_servers() {
 void PrivateServing::end(std::chrono::steady_clock::time_point deadline) {
   stop_servers();
   for (Served& served : served_) {
-    std::vector<Lease> open = served.server.settle_leases(deadline);
-    if (open.empty()) continue;
-    log::warn(
-        fmt::format("the warm-up has left {} open on {}, by pid {}: the memory stays its own "
-                    "as long as it lives",
-                    counted(open.size(), "lease"), served.endpoint.device, open.front().pid));
-    for (Lease& lease : open) served.daemon.inheritance.leases.push_back(std::move(lease));
+    Inheritance left = served.server.hand_on(deadline);
+    served.daemon.inheritance.artifacts = std::move(left.artifacts);
+    if (left.leases.empty()) continue;
+    log::warn(fmt::format(
+        "the warm-up has left {} open on {}, by pid {}: the memory stays its own "
+        "as long as it lives",
+        counted(left.leases.size(), "lease"), served.endpoint.device, left.leases.front().pid));
+    for (Lease& lease : left.leases) served.daemon.inheritance.leases.push_back(std::move(lease));
   }
 }
 

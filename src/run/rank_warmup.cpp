@@ -24,7 +24,7 @@ namespace {
 constexpr std::chrono::hours kSlowestRestore{1};
 // Beyond the command's own limit: to end it, and to note how it went.
 constexpr std::chrono::minutes kToEnd{2};
-constexpr std::chrono::seconds kLeases{10};
+constexpr std::chrono::seconds kLeases{5};
 
 // The GPU as this process's children may name it: its place in CUDA_VISIBLE_DEVICES.
 std::string visible_name(int ordinal) {

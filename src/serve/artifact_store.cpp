@@ -92,4 +92,11 @@ std::vector<const Artifact*> ArtifactStore::put_since(std::uint64_t puts) const 
   return found;
 }
 
+std::vector<Artifact> ArtifactStore::duplicates() const {
+  std::vector<Artifact> copies;
+  for (const Artifact* artifact : put_since(0))
+    copies.push_back({artifact->about, duplicate(artifact->content.get())});
+  return copies;
+}
+
 }  // namespace preload

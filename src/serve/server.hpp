@@ -70,8 +70,8 @@ class Server {
   // Returns at once where a keeper has the leases.
   void await_leases(std::chrono::steady_clock::time_point deadline);
   // After run(), of a server whose memory is served on by another: waits until no lease is open or
-  // `deadline`; returns those that are. Nobody new is let in.
-  std::vector<Lease> settle_leases(std::chrono::steady_clock::time_point deadline);
+  // `deadline`, and hands on those that are, and what engines have left. Nobody new is let in.
+  Inheritance hand_on(std::chrono::steady_clock::time_point deadline);
 
  private:
   struct State;

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests give to --warmup-exec: notes what it is told and what it can attach to.
 
-    warmup_hook.py OUT [--public DIR] [--cache NAME] [--sleep S] [--fail-rank R STATUS] [--escape]
+    warmup_hook.py OUT [--public DIR] [--cache NAME] [--artifact KEY] [--sleep S] [--until FILE] [--fail-rank R STATUS] [--escape]
 """
 
 import argparse
@@ -16,7 +16,9 @@ parser = argparse.ArgumentParser()
 parser.add_argument("out", type=pathlib.Path)
 parser.add_argument("--public")
 parser.add_argument("--cache")
+parser.add_argument("--artifact", help="a key to leave something under with the daemon")
 parser.add_argument("--sleep", type=float, default=0)
+parser.add_argument("--until", type=pathlib.Path, help="a file that ends it")
 parser.add_argument("--fail-rank", nargs=2, type=int)
 parser.add_argument("--escape", action="store_true", help="leave a child in a session of its own")
 given = parser.parse_args()
@@ -49,11 +51,18 @@ if not given.sleep:
         noted["status"] = json.loads(command("status", "--json", "--weight-cache-socket-dir", given.public)[1])
     dump = given.out / f"dump-{os.environ['PRELOAD_WARMUP_GLOBAL_RANK']}"
     noted["dump"] = [command("attach", "--all", "--dump", str(dump))[0], str(dump)]
+if given.artifact:
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+    import preload
+
+    preload.put_artifact(given.artifact, b"left by the hook")
 given.out.mkdir(exist_ok=True)
 name = f"rank{os.environ['PRELOAD_WARMUP_GLOBAL_RANK']}"
 (given.out / f".{name}").write_text(json.dumps(noted))
 (given.out / f".{name}").rename(given.out / f"{name}.json")
 print(f"hook of rank {rank} has noted", flush=True)
 time.sleep(given.sleep)
+while given.until and not given.until.exists():
+    time.sleep(0.02)
 if given.fail_rank and given.fail_rank[0] == rank:
     sys.exit(given.fail_rank[1])

@@ -91,6 +91,21 @@ class Warmup(Case):
         self.assertEqual([served["state"], served["leases"]], ["READY", []])
         self.assert_stops_clean(daemon)
 
+    @harness.needs_python_client
+    def test_the_lease_of_a_client_that_is_not_the_hooks_goes_on_with_the_daemon(self):
+        daemon = self.start(self.hook("--until", self.root / "go"))
+        private = pathlib.Path(self.noted()["environment"]["PRELOAD_SOCKET_DIR"])
+        self.sockets, public = private, self.sockets
+        client = self.holder()
+        self.sockets = public
+        (self.root / "go").touch()
+        daemon.wait_ready()
+        self.assertIn("the warm-up has left 1 lease open on host:0", daemon.log)
+        self.assertEqual([lease["pid"] for lease in self.status()[0]["leases"]], [client.pid])
+        client.kill()
+        harness.eventually(lambda: not self.status()[0]["leases"], ENDED_S, "the lease ends")
+        self.assert_stops_clean(daemon)
+
     def test_its_directory_is_the_users_alone(self):
         daemon = self.start(self.hook("--sleep", "1000"))
         private = pathlib.Path(self.noted()["environment"]["PRELOAD_SOCKET_DIR"])
@@ -152,6 +167,18 @@ class Warmup(Case):
             daemon.wait_ready()
             self.assertIn("warmup=done", daemon.log)
             self.assert_stops_clean(daemon)
+
+    @harness.needs_python_client
+    def test_what_it_leaves_with_the_daemon_is_there_for_engines(self):
+        daemon = self.start(self.hook("--artifact", "autotune/table"), env=harness.python_environment())
+        daemon.wait_ready()
+        script = "import sys, preload; print(preload.get_artifact('autotune/table', socket_dir=sys.argv[1]).data)"
+        done = harness.subprocess.run(
+            [sys.executable, "-c", script, str(self.sockets)], capture_output=True, text=True,
+            env=harness.python_environment() | {"PYTHONPATH": str(harness.REPOSITORY / "python")},
+        )  # fmt: skip
+        self.assertEqual(done.stdout.strip(), "b'left by the hook'", done.stderr)
+        self.assert_stops_clean(daemon)
 
     def test_what_failed_is_run_again_at_the_next_start(self):
         flags = self.hook("--cache", "half", "--fail-rank", "0", "1")
