@@ -101,7 +101,7 @@ bool meet(ncclComm& comm) {
 // By its model ring/simple is always the fastest; in truth tree/ll is where messages are small.
 std::chrono::microseconds duration(ncclComm& comm, int collective, std::size_t bytes) {
   using std::chrono::microseconds;
-  if (collective < 0 || comm.tuner == nullptr) return microseconds(500);
+  if (collective < 0 || comm.tuner == nullptr) return microseconds(300);
   float costs[kAlgorithms][kProtocols];
   for (auto& row : costs) {
     for (float& cost : row) cost = -1;
@@ -122,8 +122,8 @@ std::chrono::microseconds duration(ncclComm& comm, int collective, std::size_t b
       protocol = p;
     }
   }
-  if (algorithm == kTree) return microseconds(bytes < 4096 ? 500 : 8000);
-  return microseconds(protocol == kLl ? 4000 : 2000);
+  if (algorithm == kTree) return microseconds(bytes < 4096 ? 300 : 4800);
+  return microseconds(protocol == kLl ? 2400 : 1200);
 }
 
 ncclResult_t enqueue(ncclComm* comm, int collective, std::size_t bytes, void* stream) {

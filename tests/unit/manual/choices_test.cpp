@@ -15,7 +15,9 @@ namespace {
 // Why the parser refuses --option=word, or "".
 std::string refusal(std::string_view option, const std::string& word) {
   try {
-    cli::parse_serve_options({"--model", "x", "--" + std::string(option) + "=" + word});
+    // Some options are for a command that has to be there.
+    cli::parse_serve_options(
+        {"--model", "x", "--warmup-exec", "true", "--" + std::string(option) + "=" + word});
   } catch (const Error& error) {
     return error.what();
   }
