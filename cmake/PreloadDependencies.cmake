@@ -1,5 +1,5 @@
-# Finds what the build needs. CUDA, NCCL, MPI, liburing and prometheus-cpp are optional: without them the build is a full
-# host-only tool.
+# Finds what the build needs. CUDA, NCCL, MPI, liburing, prometheus-cpp and libarchive are optional: without them the build
+# is a full host-only tool.
 
 find_package(Threads REQUIRED)
 if(PRELOAD_CLIENT_ONLY)
@@ -94,4 +94,17 @@ if(NOT PRELOAD_PROMETHEUS STREQUAL "OFF")
   endif()
 endif()
 
-message(STATUS "preload: CUDA ${PRELOAD_HAVE_CUDA}, NCCL ${PRELOAD_HAVE_NCCL}, MPI ${PRELOAD_HAVE_MPI}, io_uring ${PRELOAD_HAVE_URING}, metrics ${PRELOAD_HAVE_PROMETHEUS}")
+# libarchive's header and the place of its library, which is opened when a tree is bundled or restored: a binary runs on
+# machines that lack it.
+set(PRELOAD_HAVE_LIBARCHIVE OFF)
+if(NOT PRELOAD_LIBARCHIVE STREQUAL "OFF")
+  find_path(LIBARCHIVE_INCLUDE_DIR archive_entry.h)
+  find_library(LIBARCHIVE_LIBRARY NAMES libarchive.so.13)
+  if(LIBARCHIVE_INCLUDE_DIR AND LIBARCHIVE_LIBRARY)
+    set(PRELOAD_HAVE_LIBARCHIVE ON)
+  elseif(PRELOAD_LIBARCHIVE STREQUAL "ON")
+    message(FATAL_ERROR "PRELOAD_LIBARCHIVE=ON but no archive_entry.h and libarchive.so.13 were found: install libarchive-dev")
+  endif()
+endif()
+
+message(STATUS "preload: CUDA ${PRELOAD_HAVE_CUDA}, NCCL ${PRELOAD_HAVE_NCCL}, MPI ${PRELOAD_HAVE_MPI}, io_uring ${PRELOAD_HAVE_URING}, metrics ${PRELOAD_HAVE_PROMETHEUS}, bundles ${PRELOAD_HAVE_LIBARCHIVE}")

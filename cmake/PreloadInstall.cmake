@@ -17,6 +17,8 @@ install(TARGETS preload RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(TARGETS preload-runtime RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/preload")
 install(TARGETS preload_client EXPORT preload-targets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+# NCCL opens it by its path, or by its short name "preload" where the linker finds this folder.
+install(TARGETS preload_nccl_tuner LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY include/preload DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
   FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 

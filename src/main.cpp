@@ -19,10 +19,11 @@ namespace preload::cli {
 namespace {
 
 constexpr Command kCommands[] = {
-    {"serve", run_serve},   {"plan", run_plan},       {"status", run_status},
-    {"wait", run_wait},     {"attach", run_attach},   {"verify", run_verify},
-    {"key", run_key},       {"release", run_release}, {"stop", run_stop},
-    {"keeper", run_keeper}, {"bench", run_bench},     {"doctor", run_doctor},
+    {"serve", run_serve},   {"plan", run_plan},           {"status", run_status},
+    {"wait", run_wait},     {"attach", run_attach},       {"verify", run_verify},
+    {"key", run_key},       {"release", run_release},     {"stop", run_stop},
+    {"keeper", run_keeper}, {"tune", run_tune},           {"bench", run_bench},
+    {"doctor", run_doctor}, {"artifacts", run_artifacts},
 };
 
 const Command* find(const std::string& name) {

@@ -1,82 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include <cstdlib>
-#include <functional>
-#include <new>
-#include <string>
-#include <vector>
 
-#include "base/cancel.hpp"
-#include "base/environment.hpp"
-#include "base/error.hpp"
-#include "base/log.hpp"
-#include "base/prompt_write.hpp"
-#include "bench/load_bench.hpp"
-#include "cli/serve_options.hpp"
-#include "comm/launcher.hpp"
-#include "comm/mpi_session.hpp"
-#include "doctor/gpu_checks.hpp"
-#include "run/serve.hpp"
+#include "run/runtime.hpp"
+#include "warmup/backend.hpp"
 
-namespace {
-
-using namespace preload;
-
-int serve(const std::vector<std::string>& arguments) {
-  log::set_up(log::Level::kInfo, host_name());
-  const Launcher launcher = detect_launcher();
-  log::set_rank(launcher.rank.value_or(0), "");
-  const cli::ServeOptions options = cli::parse_serve_options(arguments);
-  log::set_up(options.log_level, host_name());
-  log::set_rank(launcher.rank.value_or(0), "");
-  return run::serve(options, launcher);
-}
-
-int measure(const std::vector<std::string>& arguments) {
-  log::set_up(log::Level::kInfo, "");
-  bench::run_load_bench(cli::parse_bench_options(arguments));
-  return 0;
-}
-
-int guarded(const std::function<int()>& body) {
-  try {
-    return body();
-  } catch (const Cancelled& cancelled) {
-    // Another rank logs it, or it was a signal.
-    log::debug(cancelled.what());
-    return cancelled.status();
-  } catch (const Error& error) {
-    log::error(error.what());
-    return exit_status(error.code());
-  } catch (const std::bad_alloc&) {
-    log::error("out of host memory");
-    return exit_status(Errc::kMemory);
-  } catch (const std::exception& error) {
-    log::error(error.what());
-    return exit_status(Errc::kInternal);
-  }
-}
-
-}  // namespace
-
-// The part of `preload serve` and `preload bench` that loads: `preload` continues here, since it
-// links neither MPI nor CUDA itself.
+// The part of serve, bench and tune that needs MPI and CUDA: `preload` continues here, since it
+// links neither itself.
 int main(int argc, char** argv) {
-  open_standard_descriptors();
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  const std::string command = arguments.empty() ? "" : arguments.front();
-  if (command == "--version") {
-    fmt::print("preload-runtime {}, {}, {}\n", PRELOAD_VERSION, mpi_description(),
-               doctor::built_for_cuda() == 0
-                   ? "without CUDA"
-                   : fmt::format("CUDA {}.{}", doctor::built_for_cuda() / 1000,
-                                 doctor::built_for_cuda() % 1000 / 10));
-    return 0;
-  }
-  if (command == "serve" || command == "bench") arguments.erase(arguments.begin());
-  const int status =
-      guarded([&] { return command == "bench" ? measure(arguments) : serve(arguments); });
+  const int status = preload::run::run_runtime(argc, argv, preload::warmup::gpu_backend);
   // After a failure MPI is not finalised: its exit handlers could wait for ranks that are gone.
   if (status != 0) std::_Exit(status);
   return 0;

@@ -8,18 +8,20 @@ import types
 
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
-from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
 
 _WITHOUT_CONTENT = frozenset({torch.empty, torch.empty_strided})
 _LARGE_BYTES = 1 << 20
 
 
-class WeightsOnMeta(TorchFunctionMode):
+class WeightsOnMeta(DeviceContext):
     """Builds models whose weights take no memory, while what their constructors compute is real.
 
     What is allocated without content goes to meta, and so does a large parameter as soon as it is
     registered, whatever it was filled with. Rotary tables, scales and expert maps come out as the
-    constructor makes them, on the current device. Whoever asks for a device by name gets that device.
+    constructor makes them, on ``device``. Whoever asks for a device by name gets that device.
+
+    It is the device context too, since every call of torch passes through each mode there is.
     """
 
     def __enter__(self):
@@ -31,10 +33,9 @@ class WeightsOnMeta(TorchFunctionMode):
         return super().__exit__(*exception)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func in _WITHOUT_CONTENT and kwargs.get("device") is None:
-            kwargs = {**kwargs, "device": "meta"}
-        return func(*args, **kwargs)
+        if func in _WITHOUT_CONTENT and (not kwargs or kwargs.get("device") is None):
+            return func(*args, **{**(kwargs or {}), "device": "meta"})
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 def _to_meta(module: torch.nn.Module, name: str, parameter) -> None:
@@ -66,48 +67,78 @@ _LEAVES = (
 
 
 class _Walk:
-    """Everything reachable from a model through attributes, containers, closures and partials."""
+    """Everything reachable from a model through attributes, containers, closures and partials.
+
+    A value's path is a chain of links, made into text for what is found alone: there are thousands.
+    """
 
     def __init__(self, skip: tuple):
         self._skip = (*_LEAVES, *skip)
+        self._readers: dict = {}  # type -> what reads its children, or None for a leaf
         self._seen: set = set()
         self.found: list = []
 
     def visit(self, root, path: str) -> None:
-        pending = [(root, path)]
+        pending, seen, readers = [(root, (None, path))], self._seen, self._readers
         while pending:
-            value, path = pending.pop()
-            if isinstance(value, self._skip) or id(value) in self._seen:
+            value, link = pending.pop()
+            kind = type(value)
+            if kind not in readers:
+                readers[kind] = None if issubclass(kind, self._skip) else _reader_of(kind)
+            reader = readers[kind]
+            if reader is None or id(value) in seen:
                 continue
-            self._seen.add(id(value))
-            if isinstance(value, torch.Tensor) and value.is_meta:
-                self.found.append(path)
-            pending.extend(_children(value, path))
+            seen.add(id(value))
+            if issubclass(kind, torch.Tensor) and value.is_meta:
+                self.found.append(_path_of(link))
+            pending.extend([(child, (link, step)) for step, child in reader(value)])
 
 
-def _children(value, path: str):
-    """What ``value`` holds, each with the path to it."""
-    if isinstance(value, dict):
-        return [(item, f"{path}[{key!r}]") for key, item in list(value.items())]
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [(item, f"{path}[{index}]") for index, item in enumerate(value)]
-    if isinstance(value, torch.nn.Module):
-        held = dict(vars(value))
-        children = []
-        for kind in ("_parameters", "_buffers", "_modules"):
-            for name, item in (held.pop(kind, None) or {}).items():
-                children.append((item, f"{path}.{name}"))
-        return [*children, *((item, f"{path}.{name}") for name, item in held.items())]
-    if isinstance(value, functools.partial):
-        return [(value.func, path), (value.args, path), (value.keywords, path)]
-    if isinstance(value, types.MethodType):
-        return [(value.__self__, path)]
-    if isinstance(value, types.FunctionType):
-        return [(cell.cell_contents, path) for cell in value.__closure__ or () if _filled(cell)]
+def _path_of(link) -> str:
+    """From the root's path and a step for each child below it: an attribute's name, or (key,)."""
+    steps = []
+    while link[0] is not None:
+        link, step = link
+        if isinstance(step, tuple):
+            steps.append(f"[{step[0]!r}]")
+        elif step:
+            steps.append(f".{step}")
+    return link[1] + "".join(reversed(steps))
+
+
+def _reader_of(kind: type):
+    """What lists the children of values of a type, each after the step to it."""
+    for held, reader in _READERS:
+        if issubclass(kind, held):
+            return reader
+    return _attributes
+
+
+def _attributes(value):
     attributes = getattr(value, "__dict__", None)
-    if not isinstance(attributes, dict):
-        return []
-    return [(item, f"{path}.{name}") for name, item in list(attributes.items())]
+    return list(attributes.items()) if isinstance(attributes, dict) else []
+
+
+def _of_module(module):
+    held = dict(vars(module))
+    children: list = []
+    for kind in ("_parameters", "_buffers", "_modules"):
+        children.extend((held.pop(kind, None) or {}).items())
+    return [*children, *held.items()]
+
+
+def _of_function(function):
+    return [("", cell.cell_contents) for cell in function.__closure__ or () if _filled(cell)]
+
+
+_READERS = (
+    (dict, lambda value: [((key,), item) for key, item in list(value.items())]),
+    ((list, tuple, set, frozenset), lambda value: [((index,), item) for index, item in enumerate(value)]),
+    (torch.nn.Module, _of_module),
+    (functools.partial, lambda value: [("", value.func), ("", value.args), ("", value.keywords)]),
+    (types.MethodType, lambda value: [("", value.__self__)]),
+    (types.FunctionType, _of_function),
+)
 
 
 def _filled(cell) -> bool:

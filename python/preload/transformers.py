@@ -115,7 +115,7 @@ def _build(model_class, config, dtype, attn_implementation):
     elif config.dtype is not None:
         options["dtype"] = config.dtype
     from_config = getattr(model_class, "from_config", None) or model_class._from_config
-    with torch.device("cpu"), _no_init_weights(), WeightsOnMeta():
+    with WeightsOnMeta("cpu"), _no_init_weights():
         model = from_config(config, **options)
     model.tie_weights()
     _keep_in_float(model, options.get("dtype"))

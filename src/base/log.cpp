@@ -129,6 +129,8 @@ void info(std::string_view text) {
   }
 }
 
+void notice(std::string_view text) { current().logger->info("{}", text); }
+
 void warn(std::string_view text) { current().logger->warn("{}", text); }
 
 void error(std::string_view text) { current().logger->error("{}", text); }

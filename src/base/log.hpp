@@ -14,7 +14,8 @@ void set_rank(int global_rank, std::string_view role);
 Level parse_level(std::string_view text);  // throws Error(kUsage)
 
 void debug(std::string_view text);
-void info(std::string_view text);  // printed by rank 0 only
+void info(std::string_view text);    // printed by rank 0 only
+void notice(std::string_view text);  // info that every rank prints
 void warn(std::string_view text);
 void error(std::string_view text);
 

@@ -23,7 +23,9 @@ int run_keeper(const Arguments& arguments);
 int run_key(const Arguments& arguments);
 int run_release(const Arguments& arguments);
 int run_stop(const Arguments& arguments);
+int run_artifacts(const Arguments& arguments);
 int run_doctor(const Arguments& arguments);
+int run_tune(const Arguments& arguments);   // execs preload-runtime under a launcher
 int run_bench(const Arguments& arguments);  // execs preload-runtime
 int run_serve(const Arguments& arguments);  // execs preload-runtime
 

@@ -7,7 +7,7 @@
 namespace preload::cli {
 namespace {
 
-constexpr std::string_view kModelCommands = "serve plan key bench doctor";
+constexpr std::string_view kModelCommands = "serve plan key bench doctor tune";
 constexpr std::string_view kLocalCommands = "status wait attach verify release stop";
 
 constexpr auto kOptions = std::to_array<OptionSpec>({
@@ -63,8 +63,9 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "what several ranks need is read once and handed on, within nodes and between them: auto, "
      "always "
      "or never [auto: where that is faster]"},
-    {"nccl-library", "", "FILE", "serve doctor",
-     "the NCCL by which GPUs that cannot map each other's memory exchange weights [libnccl.so.2]"},
+    {"nccl-library", "", "FILE", "serve tune doctor",
+     "the NCCL by which GPUs that cannot map each other's memory exchange weights, and which is "
+     "tuned: the one that the engine will load [libnccl.so.2]"},
     {"reader-threads", "", "N", "serve bench", "reading threads of a rank [by its CPUs]"},
     {"reads-in-flight", "", "N", "serve",
      "reads in flight of a node on one file system, shared out among its ranks [32 on network file "
@@ -81,13 +82,38 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "runs), require or off [auto]"},
     {"lease-wait", "", "SECONDS", "serve",
      "how long open leases may go on when the daemon is told to end [5]"},
+    // The warm-up.
+    {"disable-autotune", "", "", "serve", "do not tune NCCL's collectives before READY"},
+    {"disable-flashinfer-autotune", "", "", "serve", "the same, by vLLM's name"},
+    {"autotune-budget", "", "SECONDS", "serve tune",
+     "how long tuning may take; messages that are not reached keep NCCL's own choice [60]"},
+    {"max-num-batched-tokens", "", "N", "serve tune",
+     "the most tokens of an engine's step, as vLLM takes it: sizes of messages up to it are tuned "
+     "[8192]"},
+    {"warmup-exec", "", "COMMAND", "serve",
+     "before READY, run this by /bin/sh against what was loaded, so that an engine tunes and "
+     "compiles ahead: it finds the daemon's private socket, and directories for what it leaves, in "
+     "its environment"},
+    {"warmup-exec-scope", "", "SCOPE", "serve",
+     "who runs it: every rank, or the first of each replica for an engine that starts its own "
+     "workers: rank or replica [rank]"},
+    {"warmup-exec-timeout", "", "SECONDS", "serve",
+     "when it is ended, with all that it started [1800]"},
+    {"warmup-required", "", "", "serve",
+     "end the job when it fails [it is reported, and the job serves]"},
+    {"warmup-exec-always", "", "", "serve",
+     "run it also where what it left at an earlier start is at hand"},
+    {"warmup-cache-dir", "", "DIR", "serve",
+     "where engines keep what they tune and compile, for them and their successors [below the "
+     "cache "
+     "root, by configuration]"},
     {"allow-uid", "", "UID", "serve keeper",
      "user id that may attach besides ours and root; may be repeated", true},
     {"weight-cache-health-port", "", "PORT", "serve",
      "TCP port of each node's /health and /metrics; 0 is none [0]"},
     {"weight-cache-health-host", "", "ADDRESS", "serve",
      "where they listen: 0.0.0.0 is every interface [127.0.0.1]"},
-    {"log-level", "", "LEVEL", "serve keeper",
+    {"log-level", "", "LEVEL", "serve keeper tune",
      "debug, info, warn, error or off [$PRELOAD_LOG_LEVEL, else info]"},
     // Where daemons and clients meet, and which daemons are meant.
     {"weight-cache-socket-dir", "", "DIR",
@@ -142,6 +168,14 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "--spread always, else they do not]"},
     {"shared-files", "", "", "plan",
      "the disk rate is that of a file server which all nodes share"},
+    // What warm-ups left.
+    {"kind", "", "KIND", "artifacts",
+     "only those of a kind, e.g. nccl_tuner, flashinfer_autotune or compile_cache"},
+    {"key", "", "KEY", "artifacts", "only this one; may be repeated", true},
+    {"unused", "", "AGE", "artifacts", "prune: what was not used for that long, e.g. 30d or 12h"},
+    {"max-bytes", "", "SIZE", "artifacts",
+     "prune: the longest unused, until the rest is no larger, e.g. 10G"},
+    {"all", "", "", "artifacts", "prune: everything that --kind and --key choose"},
     // Measuring.
     {"hot", "", "", "bench", "with the files in the page cache; the default"},
     {"cold", "", "", "bench", "drop the page cache before each run; needs root"},
@@ -150,7 +184,8 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "time these loaders on the same files: some of safetensors, fastsafetensors, "
      "runai_model_streamer and instanttensor, with commas between, or auto (all) or none; by "
      "$PRELOAD_PYTHON, else python3 [auto]"},
-    {"json", "", "", "plan key status wait attach verify release stop bench doctor", "print JSON"},
+    {"json", "", "", "plan key status wait attach verify release stop bench doctor tune artifacts",
+     "print JSON"},
 });
 
 constexpr auto kCommands = std::to_array<CommandSpec>({
@@ -164,6 +199,10 @@ constexpr auto kCommands = std::to_array<CommandSpec>({
     {"release", "", "let go of the weights when the last lease ends"},
     {"stop", "", "end the local daemons"},
     {"keeper", "", "hold weights and leases across restarts of the directory's daemons"},
+    {"tune", "",
+     "tune NCCL's collectives for a model under srun or mpirun; alone, show what was found"},
+    {"artifacts", "list|show|check|prune",
+     "look at what warm-ups left on disk for later jobs, and tidy it up"},
     {"bench", "load",
      "time a load beside the limit measured in the same run, and beside other loaders"},
     {"doctor", "",

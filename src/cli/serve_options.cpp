@@ -14,6 +14,7 @@
 #include "base/counted.hpp"
 #include "base/error.hpp"
 #include "cli/kernel_config.hpp"
+#include "cli/tuning_options.hpp"
 #include "model/expert_share.hpp"
 
 namespace preload::cli {
@@ -280,6 +281,8 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   if (const auto seconds = options.number("lease-wait", 0)) {
     serve.lease_wait = std::chrono::seconds(*seconds);
   }
+  serve.tuning = tuning_options(options);
+  serve.warmup = warmup_options(options);
   serve.allow_uids = allow_uids_option(options);
   serve.log_level = log_level_option(options);
   serve.health_port = options.number("weight-cache-health-port", 0).value_or(0);

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.hpp"
 #include "cli/options.hpp"
 #include "cli/speculative_config.hpp"
+#include "cli/warmup_options.hpp"
 #include "load/read_method.hpp"
 #include "memory/slab.hpp"
 #include "model/layout.hpp"
@@ -35,6 +36,13 @@ struct ModelOptions {
   std::vector<int> stage_layers;  // --pipeline-layers; empty: as vLLM splits them
 };
 
+// Of NCCL's collectives, before READY.
+struct TuningOptions {
+  bool disabled = false;   // --disable-autotune
+  double budget_s = 60;    // --autotune-budget
+  int most_tokens = 8192;  // --max-num-batched-tokens
+};
+
 struct ServeOptions {
   ModelOptions model;
   std::optional<bool> cuda;  // --device; unset: cuda where there is a GPU, else host
@@ -51,6 +59,8 @@ struct ServeOptions {
   std::optional<double> drain_s;        // --drain, with it
   KeeperUse keeper = KeeperUse::kAuto;  // --keeper
   std::chrono::seconds lease_wait{5};   // --lease-wait
+  TuningOptions tuning;
+  WarmupOptions warmup;
   std::vector<unsigned> allow_uids;
   std::string health_host = "127.0.0.1";
   int health_port = 0;  // 0: neither /health nor /metrics

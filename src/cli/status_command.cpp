@@ -42,6 +42,7 @@ struct NodeProgress {
 std::string state_text(const wire::DaemonStatus& status) {
   const std::string name(wire::state_name(status.state));
   if (status.state != wire::DaemonState::kLoading || status.bytes == 0) return name;
+  if (!status.progress.phase.empty()) return name + " " + status.progress.phase;
   return fmt::format("{} {:.0f}%", name, 100 * status.progress.share());
 }
 
@@ -79,6 +80,9 @@ void print_details(const wire::DaemonStatus& status) {
                status.job, status.generation, status.export_kind);
   if (status.export_kind == wire::kCudaIpcKind)
     fmt::print("  cuda-ipc: clients can write, and the weights end with this daemon\n");
+  if (!status.engine_caches.empty())
+    fmt::print("  engines find what its warm-up left with: . {}/environment.sh\n",
+               status.engine_caches);
   if (status.state == wire::DaemonState::kLoading) print_progress(status.progress);
   for (const wire::LeaseStatus& lease : status.leases)
     fmt::print("  lease: pid {} ({}), {:.0f} s\n", lease.pid, lease.name, lease.age_s);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cancel.hpp"
 #include "comm/job_progress.hpp"
 
 namespace preload {
@@ -82,6 +83,10 @@ class JobMember {
   void set_progress(const RankProgress& progress) noexcept;  // with the next heartbeats
   std::optional<int> slowest_rank() const noexcept;  // of the job, as of the hub's last heartbeat
   void bound();                                      // my socket is bound
+  // My warm-up is over. Once that of every rank is: how many of them were in vain. Nothing when
+  // `cancel` came first, or after `limit`.
+  std::optional<int> await_warm_ups(bool succeeded, const Cancel& cancel,
+                                    std::chrono::milliseconds limit);
   // A failure of `of_rank`, else of this rank. Waits until the hub has told the others. Returns the
   // job's failure: this one, or the one that the hub knew already; nothing when the hub does not
   // answer. `events.failed` is not called afterwards.

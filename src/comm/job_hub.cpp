@@ -36,6 +36,7 @@ struct Peer {
   int rank = -1;
   Clock::time_point heard;
   bool bound = false;
+  std::optional<int> warm{};  // its warm-up is over; 1: in vain
   bool done = false;
   bool left = false;  // said BYE
   bool gone = false;  // to be erased
@@ -72,10 +73,13 @@ struct JobHub::State {
   void welcome(Arrival arrival, Clock::time_point now);
   void read_from(Peer& peer, Clock::time_point now);
   void handle(Peer& peer, const JobMessage& message);
+  void tell_all(Type type, int status = 0);
   void lose(Peer& peer, const std::string& why);
   void declare(const JobFailure& first, int told_by);
   void expire(Clock::time_point now);
   void beat(Clock::time_point now);
+  void count_bound();
+  void count_warm();
   void release_done();
   void release_failing(Clock::time_point now);
   void flush_all();
@@ -200,18 +204,14 @@ void JobHub::State::handle(Peer& peer, const JobMessage& message) {
       peer.progress = {peer.rank, message.node, message.bytes, message.total_bytes,
                        message.bytes_per_s};
       return;
-    case Type::kBound: {
+    case Type::kBound:
       peer.bound = true;
-      const auto bound = std::count_if(peers.begin(), peers.end(),
-                                       [](const Peer& p) { return p.bound && !p.gone; });
-      if (ready || failure || bound != world) return;
-      ready = true;
-      reply.type = Type::kReady;
-      for (Peer& other : peers) {
-        other.connection.queue(reply);
-      }
+      count_bound();
       return;
-    }
+    case Type::kWarm:
+      peer.warm = message.status;
+      count_warm();
+      return;
     case Type::kFailed:
       declare({message.rank >= 0 ? message.rank : peer.rank, message.status, message.text},
               peer.rank);
@@ -221,10 +221,7 @@ void JobHub::State::handle(Peer& peer, const JobMessage& message) {
     case Type::kStop:
       if (stopped || failure) return;
       stopped = true;
-      reply.type = Type::kStop;
-      for (Peer& other : peers) {
-        other.connection.queue(reply);
-      }
+      tell_all(Type::kStop);
       return;
     case Type::kDone:
       peer.done = true;
@@ -242,6 +239,31 @@ void JobHub::State::handle(Peer& peer, const JobMessage& message) {
     default:
       lose(peer, "it broke the job channel's protocol");
   }
+}
+
+void JobHub::State::tell_all(Type type, int status) {
+  JobMessage message;
+  message.type = type;
+  message.status = status;
+  for (Peer& peer : peers) peer.connection.queue(message);
+}
+
+void JobHub::State::count_bound() {
+  const auto bound = std::ranges::count_if(peers, [](const Peer& p) { return p.bound && !p.gone; });
+  if (ready || failure || bound != world) return;
+  ready = true;
+  tell_all(Type::kReady);
+}
+
+void JobHub::State::count_warm() {
+  int warm = 0;
+  int failed = 0;
+  for (const Peer& peer : peers) {
+    if (peer.gone || !peer.warm) continue;
+    ++warm;
+    failed += *peer.warm == 0 ? 0 : 1;
+  }
+  if (!failure && warm == world) tell_all(Type::kWarm, failed);
 }
 
 void JobHub::State::lose(Peer& peer, const std::string& why) {

@@ -27,7 +27,8 @@ using Type = JobMessage::Type;
 constexpr milliseconds kConnectAttempt{2000};
 constexpr milliseconds kBetweenRounds{200};
 constexpr milliseconds kHubAnswers{3000};  // to FAILED and BYE
-constexpr milliseconds kLastWords{1000};   // to get unsent messages out
+constexpr milliseconds kCancelPoll{50};
+constexpr milliseconds kLastWords{1000};  // to get unsent messages out
 
 JobMessage of_type(Type type) {
   JobMessage message;
@@ -143,7 +144,8 @@ struct JobMember::State {
   RankProgress progress;
   bool reporting = false, leaving = false, let_go = false, closing = false, ended = false;
   bool all_done = false;
-  std::thread thread;  // last: it uses all of the above
+  std::optional<int> failed_warm_ups;  // once all are over
+  std::thread thread;                  // last: it uses all of the above
 };
 
 JobMember::State::State(Admission admission, int own_rank, JobEvents the_events,
@@ -263,6 +265,12 @@ void JobMember::State::handle(const JobMessage& message) {
       changed.notify_all();
       return;
     }
+    case Type::kWarm: {
+      const std::lock_guard lock(mutex);
+      failed_warm_ups = message.status;
+      changed.notify_all();
+      return;
+    }
     case Type::kAck: {
       const std::lock_guard lock(mutex);
       if (message.rank >= 0) {
@@ -316,6 +324,20 @@ std::optional<int> JobMember::slowest_rank() const noexcept {
 }
 
 void JobMember::bound() { state_->post(of_type(Type::kBound)); }
+
+std::optional<int> JobMember::await_warm_ups(bool succeeded, const Cancel& cancel,
+                                             milliseconds limit) {
+  JobMessage message = of_type(Type::kWarm);
+  message.status = succeeded ? 0 : 1;
+  state_->post(message);
+  const auto deadline = Clock::now() + limit;
+  std::unique_lock lock(state_->mutex);
+  while (!state_->failed_warm_ups && !state_->ended && !cancel.requested() &&
+         Clock::now() < deadline) {
+    state_->changed.wait_for(lock, kCancelPoll);
+  }
+  return state_->failed_warm_ups;
+}
 
 void JobMember::request_stop() { state_->post(of_type(Type::kStop)); }
 

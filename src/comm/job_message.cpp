@@ -20,7 +20,7 @@ using Type = JobMessage::Type;
 
 constexpr std::size_t kLengthBytes = 4;
 constexpr std::size_t kMaxTextBytes = 16 << 10;
-constexpr std::array<std::pair<Type, const char*>, 12> kNames = {{
+constexpr std::array<std::pair<Type, const char*>, 13> kNames = {{
     {Type::kChallenge, "CHALLENGE"},
     {Type::kHello, "HELLO"},
     {Type::kWelcome, "WELCOME"},
@@ -33,6 +33,7 @@ constexpr std::array<std::pair<Type, const char*>, 12> kNames = {{
     {Type::kFailed, "FAILED"},
     {Type::kHeartbeat, "HEARTBEAT"},
     {Type::kDone, "DONE"},
+    {Type::kWarm, "WARM"},
 }};
 
 std::string to_hex(const unsigned char* bytes, std::size_t size) {

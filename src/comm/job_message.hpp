@@ -30,6 +30,8 @@ struct JobMessage {
     kFailed,
     kHeartbeat,  // both ways
     kDone,       // rank to hub: only the others keep me; hub to rank: nobody is kept
+    kWarm,       // rank to hub: my warm-up is over, STATUS 1: in vain; hub to rank: those of all
+                 // are, STATUS how many in vain
   };
   Type type = Type::kHeartbeat;
   int rank = -1;

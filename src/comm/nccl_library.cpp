@@ -47,6 +47,11 @@ NcclLibrary::NcclLibrary(const std::string& path) {
   resolve(library, "ncclGroupEnd", group_end);
   resolve(library, "ncclSend", send);
   resolve(library, "ncclRecv", recv);
+  resolve(library, "ncclAllReduce", all_reduce);
+  resolve(library, "ncclAllGather", all_gather);
+  resolve(library, "ncclReduceScatter", reduce_scatter);
+  resolve(library, "ncclBroadcast", broadcast);
+  resolve(library, "ncclReduce", reduce);
   decltype(&::ncclGetVersion) get_version = nullptr;
   resolve(library, "ncclGetVersion", get_version);
   check(get_version(&version_), "asking NCCL for its version");

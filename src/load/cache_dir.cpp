@@ -45,11 +45,16 @@ bool used_later(const Entry& a, const Entry& b) {
 
 }  // namespace
 
-Fd open_cache_dir(const std::string& name, bool create) {
+std::string cache_path(const std::string& name) {
   const fs::path root = cache_root();
-  if (root.empty()) return {};
-  const fs::path folder = root / name;
+  return root.empty() ? std::string() : (root / name).string();
+}
+
+Fd open_cache_dir(const std::string& name, bool create) {
+  const fs::path folder = cache_path(name);
+  if (folder.empty()) return {};
   if (create) {
+    const fs::path root = folder.parent_path();
     fs::create_directories(root.parent_path());
     ::mkdir(root.c_str(), 0700);
     ::mkdir(folder.c_str(), 0700);

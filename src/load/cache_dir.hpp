@@ -9,8 +9,11 @@
 
 namespace preload {
 
-// The folder `name` under the cache root ($PRELOAD_CACHE_ROOT, else $XDG_CACHE_HOME/preload, else
-// ~/.cache/preload), private to the user. Empty when nothing says where that is, or when it is not
+// The path of the folder `name` under the cache root ($PRELOAD_CACHE_ROOT, else
+// $XDG_CACHE_HOME/preload, else ~/.cache/preload); empty when nothing says where that is.
+std::string cache_path(const std::string& name);
+
+// That folder, private to the user. Empty when nothing says where that is, or when it is not
 // there and not to be made. Throws std::exception when it cannot be made or opened.
 Fd open_cache_dir(const std::string& name, bool create);
 

@@ -75,7 +75,7 @@ std::string command_case(const CommandSpec& command) {
   return fmt::format(
       "    {})\n      options='{}'\n      valued='{}'\n      paths='{}'\n      positional='{}'\n"
       "      ;;\n",
-      command.name, options, valued, paths, command.positional);
+      command.name, options, valued, paths, positional_words(command));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ constexpr auto kChoices = std::to_array<Choices>({
     {"dtype", "auto float16 bfloat16 float32"},
     {"expert-placement-strategy", "linear round_robin"},
     {"export", "vmm cuda-ipc"},
+    {"kind", "nccl_tuner flashinfer_autotune compile_cache"},
     {"kv-cache-dtype", "auto float16 bfloat16 fp8 fp8_e4m3 fp8_e5m2"},
     {"layout", "vllm hf transformers"},
     {"load-format", "auto safetensors"},
@@ -27,6 +28,7 @@ constexpr auto kChoices = std::to_array<Choices>({
     {"reader", "auto pread mmap direct uring"},
     {"role", "target draft"},
     {"spread", "auto always never"},
+    {"warmup-exec-scope", "rank replica"},
 });
 
 }  // namespace
@@ -35,6 +37,12 @@ std::string value_words(std::string_view option) {
   if (option == "all2all-backend") return fmt::format("{}", fmt::join(all2all_backends(), " "));
   const auto at = std::ranges::find(kChoices, option, &Choices::option);
   return at == kChoices.end() ? std::string() : std::string(at->words);
+}
+
+std::string positional_words(const cli::CommandSpec& command) {
+  std::string words(command.positional);
+  std::ranges::replace(words, '|', ' ');
+  return words;
 }
 
 ValueKind value_kind(const cli::OptionSpec& option) {

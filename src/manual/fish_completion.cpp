@@ -57,7 +57,8 @@ std::string fish_completion() {
     if (command.positional == "DIR") {
       out += fmt::format("complete -c preload {} -F\n", chosen);
     } else if (!command.positional.empty()) {
-      out += fmt::format("complete -c preload {} -a {}\n", chosen, command.positional);
+      out +=
+          fmt::format("complete -c preload {} -a {}\n", chosen, quoted(positional_words(command)));
     }
     for (const OptionSpec& option : cli::option_table()) {
       if (cli::takes(option, command.name)) out += option_line(command, option);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "cli/exit_table.hpp"
 #include "cli/option_table.hpp"
@@ -32,7 +33,8 @@ void synopsis(Roff& page, const CommandSpec& spec) {
   if (spec.name == "serve") line = bold("preload") + " [" + bold("serve") + "]";
   if (!spec.positional.empty()) {
     // A word in lower case is typed as it is.
-    line += " " + (spec.positional == "load" ? bold(spec.positional) : italic(spec.positional));
+    const bool typed = std::islower(static_cast<unsigned char>(spec.positional.front())) != 0;
+    line += " " + (typed ? bold(spec.positional) : italic(spec.positional));
   }
   page.line(line + " [" + italic("OPTION") + "]...");
 }

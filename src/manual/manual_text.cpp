@@ -81,6 +81,23 @@ constexpr auto kCommandTexts = std::to_array<CommandText>({
      "no GPU, no MPI and no daemon. Under srun or mpirun each rank reports, the node's first in "
      "full.\n\n"
      "serve begins with the quick ones of these checks, on every rank."},
+    {"tune",
+     "Under srun or mpirun: forms the communicators that an engine of this model forms, measures "
+     "its collectives with every algorithm, protocol and number of channels that NCCL offers, "
+     "keeps "
+     "what is faster than NCCL's own choice in a table, and prints the sweep. It loads no weights "
+     "and takes the place of an earlier table; serve does the same at its first start, and finds "
+     "the table at later ones.\n\n"
+     "Alone: shows the sweeps that are kept, of --model where it is given; the other options then "
+     "count for nothing."},
+    {"artifacts",
+     "Looks at what the warm-ups of earlier jobs left on disk for later ones: NCCL's tuning "
+     "tables, "
+     "FlashInfer's, and bundles of the directories in which engines cache what they compiled. list "
+     "shows a line each; show adds what each was made under; check reads every one and compares it "
+     "with what was written; prune removes those that are damaged and what crashed jobs left, and "
+     "what its options choose. Jobs bound the cache themselves: past 32 GiB, what was not used for "
+     "longest goes."},
     {"bench",
      "Times a load of the model beside the limit of the hardware, measured in the same run, and "
      "beside other loaders where they are installed. Every run is verified against the files."},
@@ -118,17 +135,26 @@ constexpr auto kExamples = std::to_array<Example>({
      "preload serve --model /models/qwen3-8b --replace"},
     {"serve", "Fail rather than serve without a keeper:",
      "preload serve --model /models/qwen3-8b --keeper require"},
+    {"artifacts",
+     "What there is of NCCL's tuning tables:", "preload artifacts list --kind nccl_tuner"},
+    {"artifacts", "Remove what was not used for a month, and more until 10 GiB are left:",
+     "preload artifacts prune --unused 30d --max-bytes 10G"},
     {"doctor", "Would this model be served here?",
      "preload doctor --model /models/llama-70b -tp 8"},
     {"doctor", "As the ranks of a job see it:",
      "srun --ntasks=8 --mpi=pmix preload doctor --model /models/llama-70b -tp 8"},
+    {"tune", "Tune for the NCCL that torch brings, half a minute at most:",
+     "mpirun -np 8 --bind-to none preload tune --model /models/llama-70b -tp 8 --autotune-budget "
+     "30 "
+     "--nccl-library /venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"},
+    {"tune", "What was found, as a picture:", "preload tune --json | plot_tuning.py - sweep.svg"},
     {"bench", "Without other loaders, five runs from the page cache:",
      "preload bench load --model /models/llama-8b --peers none"},
 });
 
 constexpr auto kExitStatuses = std::to_array<Entry>({
     {"0", "serve", "preload stop ended a healthy job."},
-    {"0", "plan status key release bench", "Done."},
+    {"0", "plan status key release bench tune artifacts", "Done."},
     {"0", "wait", "Every local daemon of the job is READY."},
     {"0", "attach", "Everything that was asked for was attached."},
     {"0", "verify", "Every tensor is what it should be."},
@@ -139,46 +165,58 @@ constexpr auto kExitStatuses = std::to_array<Entry>({
      "A clean end that nobody asked for, or a connection between ranks that was lost."},
     {"1", "wait", "The job ended without a word: nobody holds its lock."},
     {"1", "stop", "Some daemon was not gone within the timeout."},
-    {"2", "serve plan status wait attach verify key release stop keeper doctor bench",
+    {"2",
+     "serve plan status wait attach verify key release stop keeper doctor bench tune artifacts",
      "Usage: an option, an environment variable or the socket directory is wrong."},
-    {"3", "serve plan key bench", "The checkpoint or the model is refused."},
+    {"3", "serve plan key bench tune", "The checkpoint or the model is refused."},
+    {"3", "artifacts", "check: an entry is damaged."},
     {"3", "attach", "The checkpoint of --expect-model cannot be read."},
     {"3", "verify", "A tensor differs; the checkpoint cannot be read."},
-    {"4", "serve attach verify bench", "The device or its memory, or the host's."},
-    {"5", "serve", "The launcher or MPI."},
+    {"4", "serve attach verify bench tune", "The device or its memory, or the host's."},
+    {"5", "serve tune", "The launcher, MPI or NCCL."},
     {"6", "serve", "Another daemon owns the GPU and slot, or --keeper require finds no keeper."},
     {"6", "keeper", "Another keeper has the directory."},
     {"7", "wait", "No daemon is there, or they were not READY in time, or were released."},
     {"7", "attach verify release",
      "Refused: no daemon, one that is not READY, holds something else or has released."},
     {"7", "stop", "There was no daemon."},
+    {"7", "tune", "Alone: no sweep is kept."},
     {"2-6", "doctor", "What serve would end with because of the first thing that is in the way."},
     {"1-7", "wait", "Otherwise: the status of the job's first failed rank."},
-    {"128+n", "serve plan status wait attach verify key release stop keeper doctor bench",
+    {"128+n",
+     "serve plan status wait attach verify key release stop keeper doctor bench tune artifacts",
      "Signal n ended it: 130 for INT, 137 for KILL, 143 for TERM."},
 });
 
 constexpr auto kVariables = std::to_array<Entry>({
     {"PRELOAD_SOCKET_DIR", "serve keeper status wait attach verify release stop doctor",
      "The socket directory, where --weight-cache-socket-dir is not given."},
-    {"PRELOAD_CACHE_ROOT", "serve attach key bench",
-     "Where receipts and tuning results are kept [$XDG_CACHE_HOME/preload, else "
+    {"PRELOAD_CACHE_ROOT", "serve attach key bench tune artifacts",
+     "Where receipts, tuning results and what warm-ups left are kept [$XDG_CACHE_HOME/preload, "
+     "else "
      "~/.cache/preload]."},
-    {"PRELOAD_LOG_LEVEL", "serve keeper", "The log level, where --log-level is not given."},
-    {"PRELOAD_RUNTIME", "serve bench doctor",
+    {"PRELOAD_LOG_LEVEL", "serve keeper tune", "The log level, where --log-level is not given."},
+    {"PRELOAD_RUNTIME", "serve bench doctor tune",
      "The executable preload-runtime, where it lies neither beside preload nor in "
      "../libexec/preload."},
     {"PRELOAD_PYTHON", "bench", "The Python that other loaders are installed for [python3]."},
-    {"HF_HUB_CACHE", "serve plan key bench attach doctor",
+    {"PRELOAD_TUNER_TABLE", "serve tune",
+     "Read by engines, not by preload: the tuning table that NCCL's tuner plugin obeys, where "
+     "NCCL_TUNER_PLUGIN names libnccl-tuner-preload.so."},
+    {"HF_HUB_CACHE", "serve plan key bench attach doctor tune",
      "The Hugging Face hub cache, where models named by a hub id are looked for "
      "[$HF_HOME/hub, else ~/.cache/huggingface/hub]."},
-    {"CUDA_VISIBLE_DEVICES", "serve attach verify doctor",
+    {"CUDA_VISIBLE_DEVICES", "serve attach verify doctor tune",
      "The GPUs that may be used, by index or UUID. Daemons and clients meet by a GPU's UUID, "
      "whatever index either gives it."},
     {"NOTIFY_SOCKET", "serve",
      "Where a service manager hears that the job is ready or ends, as sd_notify(3) says."},
-    {"NCCL_SOCKET_IFNAME", "serve",
-     "The interface by which NCCL connects hosts, when weights are handed on between them."},
+    {"NCCL_SOCKET_IFNAME", "serve tune",
+     "The interface by which NCCL connects hosts, when weights are handed on between them and when "
+     "collectives are tuned."},
+    {"NCCL_TUNER_PLUGIN", "serve tune",
+     "NCCL's tuner plugin. Where it names another than libnccl-tuner-preload.so, that is left in "
+     "place and nothing is tuned."},
 });
 
 constexpr auto kFiles = std::to_array<Entry>({
@@ -191,10 +229,21 @@ constexpr auto kFiles = std::to_array<Entry>({
      "Its lock, held while it loads and serves; never unlinked."},
     {"<h>[.<slot>][_draft].state", "serve status wait",
      "What it is about to serve and how far it is, or why it failed."},
+    {"warmup-<hex>/", "serve", "The private sockets of --warmup-exec, as long as it runs."},
     {"keeper.sock, keeper.lock", "keeper serve stop",
      "The keeper's socket, and the lock that it holds."},
+    {"~/.cache/preload/vllm-warmup-cache/nccl_tuner/", "serve tune",
+     "Tuning tables, by configuration and environment: .json for NCCL's tuner, .csv for NCCL's "
+     "example tuner, .sweep.json with all that was measured."},
     {"~/.cache/preload/", "serve attach key bench",
      "Receipts of hashed checkpoints, and the reader that was fastest on each file system."},
+    {"~/.cache/preload/engine-caches/", "serve",
+     "Where --warmup-exec has engines keep what they compile and tune, by configuration, with an "
+     "environment.sh that tells them."},
+    {"~/.cache/preload/vllm-warmup-cache/", "serve artifacts",
+     "What warm-ups left: <kind>/<config-hash>/<filename>, a record of each in a hidden file "
+     "beside "
+     "it."},
 });
 
 }  // namespace

@@ -61,7 +61,7 @@ std::string command_case(const CommandSpec& command) {
   if (command.positional == "DIR") {
     out += " \\\n        ':DIR:_files -/'";
   } else if (!command.positional.empty()) {
-    out += fmt::format(" \\\n        ':what:({})'", command.positional);
+    out += fmt::format(" \\\n        ':what:({})'", positional_words(command));
   }
   return out + "\n      ;;\n";
 }

@@ -110,23 +110,28 @@ NvmlGpu gpu_of(const Library& library, NvmlHandle device) {
   return gpu;
 }
 
+// Nothing when the library does not know the device.
+NvmlHandle device_by_uuid(const Library& library, std::string uuid) {
+  auto* by_uuid = symbol<int(const char*, NvmlHandle*)>(library, "nvmlDeviceGetHandleByUUID");
+  NvmlHandle device = nullptr;
+  // NVML writes the label in capitals: "GPU-…", "MIG-…".
+  std::transform(uuid.begin(), uuid.begin() + std::min<std::ptrdiff_t>(3, std::ssize(uuid)),
+                 uuid.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  if (by_uuid == nullptr || by_uuid(uuid.c_str(), &device) != kNvmlSuccess) return nullptr;
+  return device;
+}
+
 }  // namespace
 
 std::optional<NvmlDevice> query_nvml(const std::string& uuid) {
   Library library(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL));
   if (!library) return std::nullopt;
   NvmlUse use(library);
-  auto* by_uuid = symbol<int(const char*, NvmlHandle*)>(library, "nvmlDeviceGetHandleByUUID");
   auto* memory_of = symbol<int(NvmlHandle, NvmlMemory*)>(library, "nvmlDeviceGetMemoryInfo");
-  if (!use || by_uuid == nullptr || memory_of == nullptr) return std::nullopt;
-
-  std::string label = uuid;  // NVML writes the label in capitals: "GPU-…", "MIG-…"
-  std::transform(label.begin(), label.begin() + std::min<std::ptrdiff_t>(3, std::ssize(label)),
-                 label.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  NvmlHandle device = nullptr;
+  if (!use || memory_of == nullptr) return std::nullopt;
+  const NvmlHandle device = device_by_uuid(library, uuid);
   NvmlMemory memory{};
-  if (by_uuid(label.c_str(), &device) != kNvmlSuccess) return std::nullopt;
-  if (memory_of(device, &memory) != kNvmlSuccess) return std::nullopt;
+  if (device == nullptr || memory_of(device, &memory) != kNvmlSuccess) return std::nullopt;
   return NvmlDevice{memory.total, memory.free, memory.used, compute_processes(library, device)};
 }
 
@@ -147,6 +152,30 @@ NvmlSystem query_nvml_system(const char* path) {
     if (by_index(i, &device) == kNvmlSuccess) system.gpus.push_back(gpu_of(library, device));
   }
   return system;
+}
+
+std::optional<NvmlIdentity> query_nvml_identity(const std::string& uuid, const char* path) {
+  const Library library(dlopen(path, RTLD_NOW | RTLD_LOCAL));
+  if (!library) return std::nullopt;
+  const NvmlUse use(library);
+  const NvmlHandle device = use ? device_by_uuid(library, uuid) : nullptr;
+  if (device == nullptr) return std::nullopt;
+  NvmlIdentity identity;
+  identity.name = text_of(library, "nvmlDeviceGetName", device);
+  identity.driver_version = text_of(library, "nvmlSystemGetDriverVersion");
+  int major = 0;
+  int minor = 0;
+  auto* capability_of =
+      symbol<int(NvmlHandle, int*, int*)>(library, "nvmlDeviceGetCudaComputeCapability");
+  if (capability_of != nullptr && capability_of(device, &major, &minor) == kNvmlSuccess) {
+    identity.compute_capability = std::to_string(major) + "." + std::to_string(minor);
+  }
+  int cuda = 0;
+  auto* cuda_of = symbol<int(int*)>(library, "nvmlSystemGetCudaDriverVersion_v2");
+  if (cuda_of != nullptr && cuda_of(&cuda) == kNvmlSuccess) {
+    identity.cuda_version = std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10);
+  }
+  return identity;
 }
 
 }  // namespace preload

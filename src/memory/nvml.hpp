@@ -40,4 +40,16 @@ struct NvmlSystem {
 // Empty when the library is missing or does not start.
 NvmlSystem query_nvml_system(const char* library = "libnvidia-ml.so.1");
 
+// What compiled code and tuning results depend on, of the device of `uuid` and its driver. What the
+// library does not tell is empty.
+struct NvmlIdentity {
+  std::string name;                // "NVIDIA H200"
+  std::string compute_capability;  // "9.0"
+  std::string driver_version;      // "580.95.05"
+  std::string cuda_version;        // that the driver supports: "13.0"
+};
+// Nothing when the library is missing, does not start or does not know the device.
+std::optional<NvmlIdentity> query_nvml_identity(const std::string& uuid,
+                                                const char* library = "libnvidia-ml.so.1");
+
 }  // namespace preload

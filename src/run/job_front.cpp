@@ -63,11 +63,16 @@ void JobFront::ready(HandleKind kind, std::uint64_t rank_bytes) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   const std::string line = fmt::format(
       "preload: READY model={} job={} ranks={} dp={} pp={} tp={} memory={} "
-      "rank_bytes={} seconds={:.2f} directory={}\n",
+      "rank_bytes={} seconds={:.2f}{} directory={}\n",
       options_.model.model, launch_.job, launch_.sizes.world(), launch_.sizes.dp, launch_.sizes.pp,
-      launch_.sizes.tp, handle_kind_name(kind), rank_bytes, seconds, directory_->path());
+      launch_.sizes.tp, handle_kind_name(kind), rank_bytes, seconds,
+      warmup_.empty() ? "" : fmt::format(" warmup={}", warmup_), directory_->path());
   if (!write_promptly(STDERR_FILENO, line, kReadyPatience)) {
     log::warn("the READY line did not get out: nobody reads stderr");
+  }
+  if (!engine_caches_.empty()) {
+    log::info(fmt::format("engines find what the warm-up left with: . {}/environment.sh",
+                          engine_caches_));
   }
   manager_.ready(
       fmt::format("serving {} on {} ranks", options_.model.model, launch_.sizes.world()));

@@ -26,6 +26,9 @@ class JobFront {
   void expect(int daemons);                    // as many as it turned out to be
   void progress(const std::string& text);      // of the load
   void watch(const std::string& socket_name);  // a daemon of this process, about to serve
+  // Of the external warm-up: how it went, and the directory of what it left on this node.
+  void set_warmup(std::string outcome) { warmup_ = std::move(outcome); }
+  void set_engine_caches(std::string root) { engine_caches_ = std::move(root); }
   void ready(HandleKind kind, std::uint64_t rank_bytes);
   void close_health();  // before the sockets of a stop that was asked for
   void stopping();
@@ -40,6 +43,7 @@ class JobFront {
   const SocketDir* directory_ = nullptr;
   ServiceManager manager_;
   std::optional<HealthEndpoint> health_;
+  std::string warmup_, engine_caches_;
 };
 
 }  // namespace preload::run

@@ -24,19 +24,6 @@ namespace {
 // tells the others through the job channel.
 constexpr std::chrono::minutes kMetadataTimeout{30};
 
-Checkpoint share_checkpoint(Group& group, const cli::ModelOptions& options, const Cancel& cancel) {
-  Checkpoint checkpoint;
-  if (group.rank() == 0) {
-    checkpoint = open_checkpoint(options.model, options.open);
-    for (const std::string& warning : checkpoint.warnings) log::warn(warning);
-  }
-  if (group.size() == 1) return checkpoint;
-  const std::string bytes = group.broadcast(
-      group.rank() == 0 ? encode(checkpoint) : std::string(), 0,
-      {"rank 0 to read the checkpoint's index and headers", cancel, kMetadataTimeout});
-  return group.rank() == 0 ? std::move(checkpoint) : decode_checkpoint(bytes);
-}
-
 // A rank that holds nothing of a role has its program without the tensors.
 CopyProgram program_of(const ModelLayout& layout, const std::optional<RankCoords>& coords) {
   CopyProgram program = layout.program(coords.value_or(RankCoords{}));
@@ -137,6 +124,19 @@ void plan_reads(Group& group, const cli::ServeOptions& options, const Launch& la
 }
 
 }  // namespace
+
+Checkpoint share_checkpoint(Group& group, const cli::ModelOptions& options, const Cancel& cancel) {
+  Checkpoint checkpoint;
+  if (group.rank() == 0) {
+    checkpoint = open_checkpoint(options.model, options.open);
+    for (const std::string& warning : checkpoint.warnings) log::warn(warning);
+  }
+  if (group.size() == 1) return checkpoint;
+  const std::string bytes = group.broadcast(
+      group.rank() == 0 ? encode(checkpoint) : std::string(), 0,
+      {"rank 0 to read the checkpoint's index and headers", cancel, kMetadataTimeout});
+  return group.rank() == 0 ? std::move(checkpoint) : decode_checkpoint(bytes);
+}
 
 bool may_spread(const cli::ServeOptions& options, const Launch& launch) {
   return launch.sizes.world() > 1 && options.spread != Spread::kNever;

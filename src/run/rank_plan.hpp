@@ -34,6 +34,9 @@ struct RankPlan {
   SpreadPlan spread;
 };
 
+// Collective: the checkpoint as rank 0 reads it, without its payload.
+Checkpoint share_checkpoint(Group& group, const cli::ModelOptions& options, const Cancel& cancel);
+
 // Whether ranks may hand each other what they read. The same on every rank.
 bool may_spread(const cli::ServeOptions& options, const Launch& launch);
 

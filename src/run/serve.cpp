@@ -1,54 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/serve.hpp"
 
-#include <fmt/format.h>
-
-#include <memory>
-#include <utility>
-
-#include "base/error.hpp"
-#include "base/log.hpp"
-#include "comm/mpi_session.hpp"
-#include "run/agreement.hpp"
-#include "run/launch.hpp"
-#include "run/launcher_watch.hpp"
-#include "run/rank_control.hpp"
 #include "run/rank_job.hpp"
-#include "run/signals.hpp"
-#include "run/supervision.hpp"
+#include "run/rank_start.hpp"
 
 namespace preload::run {
-namespace {
 
-ServeEnd end_of_signal(int signal) {
-  return {ServeEnd::Cause::kSignal, 128 + signal, fmt::format("ended by {}", signal_name(signal))};
-}
-
-}  // namespace
-
-int serve(const cli::ServeOptions& options, const Launcher& launcher) {
-  RankControl control;
-  const SignalWatch signals([&](int signal) { control.end(end_of_signal(signal)); });
-  const LauncherWatch watch(launcher, [&] {
-    control.end({ServeEnd::Cause::kFailure, exit_status(Errc::kLauncher),
-                 "the launcher has ended without ending its ranks: was it killed?"});
-  });
-  std::unique_ptr<Group> group = make_group(launcher);
-  JobEvents events;
-  events.ready = [&] { control.ready(); };
-  events.failed = [&](const JobFailure& failure) { control.fail(failure); };
-  events.stop = [&] {
-    control.end({ServeEnd::Cause::kJobStop, 0, "a client stopped the whole job"});
-  };
-  try {
-    const Launch launch = check_launch(group, options, launcher, control.cancel());
-    log::set_rank(launch.coords.global, role_name(Role::kTarget));
-    Supervision supervision(*group, std::move(events), control.cancel(), launch.tasks);
-    return RankJob(options, launcher, launch, *group, control, supervision).run();
-  } catch (const AgreedError& error) {
-    // RankJob lets none out: it has a channel to say it by.
-    say_and_end(*group, error, control.cancel());
-  }
+int serve(const cli::ServeOptions& options, const Launcher& launcher,
+          const warmup::Backend& backend) {
+  return start_rank(
+      options, launcher,
+      [&](const Launch& launch, Group& group, RankControl& control, Supervision& supervision) {
+        return RankJob(options, launcher, launch, group, control, supervision, backend).run();
+      });
 }
 
 }  // namespace preload::run

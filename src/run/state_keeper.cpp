@@ -96,13 +96,27 @@ void StateKeeper::run() {
   published();
 }
 
+void StateKeeper::enter(std::string phase) {
+  {
+    const std::lock_guard lock(mutex_);
+    phase_ = std::move(phase);
+  }
+  report();
+}
+
 void StateKeeper::report() {
   const auto now = std::chrono::steady_clock::now();
+  std::string phase;
+  {
+    const std::lock_guard lock(mutex_);
+    phase = phase_;
+  }
   RankProgress own{.node = node_};
   const std::lock_guard files(files_);
   for (Watched& role : roles_) {
     if (role.gone) continue;
-    const wire::Progress progress = measure(role, now);
+    wire::Progress progress = measure(role, now);
+    progress.phase = phase;
     own.rank = role.kept.state.global_rank;
     own.bytes += progress.bytes;
     own.total_bytes += progress.total_bytes;
@@ -112,6 +126,7 @@ void StateKeeper::report() {
     write(role);
   }
   tell(own, now);
+  if (own.rank == 0 && !phase.empty() && on_summary_) on_summary_(phase);
 }
 
 wire::Progress StateKeeper::measure(Watched& role, std::chrono::steady_clock::time_point now) {

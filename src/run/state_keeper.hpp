@@ -43,6 +43,8 @@ class StateKeeper {
   StateKeeper(const StateKeeper&) = delete;
   StateKeeper& operator=(const StateKeeper&) = delete;
 
+  // What the rank does from now on, once all is loaded: Progress::phase.
+  void enter(std::string phase);
   // Does not block: READY is written by the thread, which then calls `published`.
   void ready(std::function<void()> published);
   void failed(std::string_view code, const std::string& text, int exit_status);  // the tombstones
@@ -81,6 +83,7 @@ class StateKeeper {
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
   bool ready_ = false, stop_ = false;
+  std::string phase_;
   std::function<void()> published_;
   std::thread thread_;  // last: it uses all of the above
 };

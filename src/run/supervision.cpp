@@ -38,6 +38,12 @@ std::optional<int> Supervision::slowest_rank() const noexcept {
   return member_ ? member_->slowest_rank() : std::nullopt;
 }
 
+std::optional<int> Supervision::await_warm_ups(bool succeeded, const Cancel& cancel,
+                                               std::chrono::milliseconds limit) {
+  if (member_) return member_->await_warm_ups(succeeded, cancel, limit);
+  return cancel.requested() ? std::nullopt : std::optional(succeeded ? 0 : 1);
+}
+
 void Supervision::bound() {
   if (member_) {
     member_->bound();

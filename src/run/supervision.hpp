@@ -24,6 +24,8 @@ class Supervision {
   std::vector<RankProgress> progress() const;  // of the whole job; empty but on rank 0 of several
   std::optional<int> slowest_rank() const noexcept;  // of several
   void bound();
+  std::optional<int> await_warm_ups(bool succeeded, const Cancel& cancel,
+                                    std::chrono::milliseconds limit);  // see JobMember
   // See JobMember; rank 0 has logged what is returned. Nothing in a world of one.
   std::optional<JobFailure> fail(int status, const std::string& text,
                                  std::optional<int> of_rank = std::nullopt);

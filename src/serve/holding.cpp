@@ -103,6 +103,7 @@ wire::DaemonStatus Holding::status() const {
   status.export_kind = export_kind_;
   status.version = PRELOAD_VERSION;
   status.local_size = residency_.local_size;
+  status.engine_caches = residency_.engine_caches;
   status.counters = counters_;
   for (const auto& [fd, lease] : leases_.leases()) {
     wire::LeaseStatus& shown = status.leases.emplace_back();

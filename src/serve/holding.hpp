@@ -43,6 +43,8 @@ class Holding {
   const Residency& residency() const noexcept { return residency_; }
   const LeaseTable& leases() const noexcept { return leases_; }
 
+  std::vector<Lease> take_leases() { return leases_.take_all(); }
+
   int lease_epoll_fd() const noexcept { return leases_.epoll_fd(); }
   void end_leases();  // those whose clients are gone
 

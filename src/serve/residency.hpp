@@ -27,6 +27,7 @@ struct Residency {
   std::uint64_t generation = 1;
   std::uint64_t overhead_bytes = 0;  // device memory of this process above the weights, measured
   int local_size = 1;                // daemons of this job and role in this directory
+  std::string engine_caches;         // directory of what a warm-up left; empty: none
   Fd manifest;                       // sealed memfd
   std::uint64_t tensor_count = 0;
   std::vector<SlabHandle> slabs;

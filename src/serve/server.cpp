@@ -346,4 +346,10 @@ void Server::await_leases(Clock::time_point deadline) {
   while (holding.leases().size() > 0 && Clock::now() < deadline) state_->loop.turn(deadline);
 }
 
+std::vector<Lease> Server::settle_leases(Clock::time_point deadline) {
+  state_->loop.stop_listening();
+  while (state_->holding.leases().size() > 0 && Clock::now() < deadline) state_->loop.turn(deadline);
+  return state_->holding.take_leases();
+}
+
 }  // namespace preload

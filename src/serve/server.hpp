@@ -69,6 +69,9 @@ class Server {
   // After run(): admits nobody any more, and goes on until the last lease has ended or `deadline`.
   // Returns at once where a keeper has the leases.
   void await_leases(std::chrono::steady_clock::time_point deadline);
+  // After run(), of a server whose memory is served on by another: waits until no lease is open or
+  // `deadline`; returns those that are. Nobody new is let in.
+  std::vector<Lease> settle_leases(std::chrono::steady_clock::time_point deadline);
 
  private:
   struct State;

@@ -142,7 +142,8 @@ struct DaemonStatus {
   std::string export_kind;  // "host", "vmm", "cuda-ipc"; empty while loading
   std::string version;      // the daemon's
   int local_size = 1;
-  std::string code, text;  // of a failure
+  std::string engine_caches;  // where a warm-up has filled engines' caches; empty: none
+  std::string code, text;     // of a failure
   std::vector<LeaseStatus> leases;
   Counters counters;
   friend bool operator==(const DaemonStatus&, const DaemonStatus&) = default;

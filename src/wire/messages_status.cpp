@@ -122,6 +122,7 @@ std::string to_json(const DaemonStatus& message) {
   if (!message.checkpoint.empty())
     out["evidence"] = {{"checkpoint", message.checkpoint},
                        {"receipt", embedded_json(message.receipt_json)}};
+  if (!message.engine_caches.empty()) out["engine_caches"] = message.engine_caches;
   if (!message.code.empty() || !message.text.empty())
     out["failure"] = {{"code", message.code}, {"text", message.text}};
   return dump_json(out);
@@ -152,6 +153,7 @@ DaemonStatus daemon_status_from_json(std::string_view text) {
   status.export_kind = object.text_or("export", "");
   status.version = object.text_or("version", "");
   status.local_size = object.small_number_or("local_size", 1);
+  status.engine_caches = object.text_or("engine_caches", "");
   if (const json* failure = object.find("failure")) {
     const JsonObject checked(*failure, "status reply: failure");
     status.code = checked.text("code");

@@ -43,6 +43,9 @@ std::string describe_time_left(double seconds) {
 }
 
 std::string describe(const Progress& progress) {
+  if (!progress.phase.empty()) {
+    return fmt::format("{} loaded, {}", format_bytes(progress.total_bytes), progress.phase);
+  }
   std::string text = describe(progress.bytes, progress.total_bytes, progress.bytes_per_s);
   if (progress.slowest_rank) text += fmt::format(", slowest is rank {}", *progress.slowest_rank);
   if (progress.seconds_left) text += ", " + describe_time_left(*progress.seconds_left);
@@ -55,7 +58,8 @@ std::string describe(const StalledRead& read) {
 }
 
 json progress_json(const Progress& progress) {
-  json out{{"bytes", progress.bytes},
+  json out{{"phase", progress.phase.empty() ? json(nullptr) : json(progress.phase)},
+           {"bytes", progress.bytes},
            {"total_bytes", progress.total_bytes},
            {"bytes_per_s", optional_json(progress.bytes_per_s)},
            {"seconds_left", optional_json(progress.seconds_left)},
@@ -73,6 +77,7 @@ json progress_json(const Progress& progress) {
 Progress progress_member(const JsonObject& object, const char* name, std::string what) {
   const JsonObject member(object.at(name), what);
   Progress progress;
+  if (member.find("phase")) progress.phase = member.text("phase");
   progress.bytes = member.unsigned_number("bytes");
   progress.total_bytes = member.unsigned_number("total_bytes");
   if (member.find("bytes_per_s")) progress.bytes_per_s = member.unsigned_number("bytes_per_s");

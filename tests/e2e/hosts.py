@@ -29,13 +29,19 @@ needs_hosts = unittest.skipUnless(
 
 
 class Hosts:
+    """`through` is for daemons, `alone` for commands that have no socket directory."""
+
     def __init__(self, root, hosts, per_host):
         self.sockets = [root / f"sockets-of-host{i}" for i in range(hosts)]
+        self.per_host = per_host
         # The last --weight-cache-socket-dir counts: the command of the test comes before.
+        sockets = shlex.quote(str(root / "sockets-of-host"))
+        self.through = self.command('sockets=$1; shift; exec "$@" --weight-cache-socket-dir $sockets$0', sockets)
+        self.alone = self.command('exec "$@"')
+
+    def command(self, what, *arguments):
         script = (
-            f"host=$(( ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} / {per_host} )); "
-            f"exec {shlex.join(UNSHARE)} sh -c "
-            "'hostname host$0; export NCCL_HOSTID=host$0; sockets=$1; shift; exec \"$@\" --weight-cache-socket-dir $sockets$0'"
-            f' "$host" {shlex.quote(str(root / "sockets-of-host"))} "$@"'
+            f"host=$(( ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} / {self.per_host} )); exec {shlex.join(UNSHARE)} sh -c "
+            f"'hostname host$0; export NCCL_HOSTID=host$0; {what}' \"$host\" {' '.join(arguments)} \"$@\""
         )
-        self.through = ["sh", "-c", script, "sh"]
+        return ["sh", "-c", script, "sh"]

@@ -38,9 +38,11 @@ class Engines:
         }
 
     def start(self, model: str, load_format: str = "preload", **given):
-        """A started engine process, for `finish`; `given`: extra, options, ask, tokens, environment."""
+        """A started engine process, for `finish`; `given`: extra, options, ask, tokens, load_only,
+        environment."""
         environment = {**self._environment, **given.pop("environment", {})}
         command = [sys.executable, str(HERE / "vllm_generate.py"), model, load_format]
+        command += ["--load-only"] * given.pop("load_only", False)
         for name, value in given.items():
             command += [f"--{name}", json.dumps(value)]
         return subprocess.Popen(

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One vLLM engine: loads, generates greedily, prints one JSON object.
 
-    vllm_generate.py MODEL LOAD_FORMAT [--extra JSON] [--options JSON] [--ask JSON]
+    vllm_generate.py MODEL LOAD_FORMAT [--extra JSON] [--options JSON] [--ask JSON] [--load-only]
 
 --options: more arguments of vllm.LLM. --ask: worker calls to make after generating, whose outcome is
 reported ("wait_for_file" is one of ours); then it generates again. With data_parallel_size in
 the options each replica generates, and "tokens" are the first one's. The object: tokens, the
-seconds that import, start and generation took, blocks of the KV cache.
+seconds that import, start and generation took, blocks of the KV cache. --load-only: ends as soon as a
+GPU's weights are loaded, for the figures that vLLM logs of it; the object is then empty.
 """
 
 import argparse
@@ -102,6 +103,19 @@ class _Several:
         self._engine.shutdown()
 
 
+def end_when_loaded() -> None:
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    load_model = GPUModelRunner.load_model
+
+    def load_and_end(self, *arguments, **options):
+        load_model(self, *arguments, **options)
+        print("RESULT {}", flush=True)
+        os._exit(0)
+
+    GPUModelRunner.load_model = load_and_end
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
@@ -109,11 +123,14 @@ def main() -> None:
     for option in ("--extra", "--options", "--ask"):
         parser.add_argument(option, type=json.loads, default=None)
     parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--load-only", action="store_true")
     args = parser.parse_args()
     began = time.perf_counter()
     import vllm  # noqa: F401  timed
 
     imported = time.perf_counter()
+    if args.load_only:
+        end_when_loaded()
     defaults = {"max_model_len": 128, "max_num_seqs": 4, "enforce_eager": True, "skip_tokenizer_init": True}
     loading = {"load_format": args.load_format, "model_loader_extra_config": args.extra or {}}
     engine = Engine({"model": args.model, **loading, **defaults, **(args.options or {})}, args.tokens)

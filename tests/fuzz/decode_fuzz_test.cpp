@@ -8,13 +8,15 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tuner/tuning_table.hpp"
+#include "unit/tuner/sample_table.hpp"
 #include "unit/wire/socket_pair.hpp"
 #include "wire/frame_reader.hpp"
 #include "wire/messages.hpp"
 #include "wire/residency_messages.hpp"
 
 // Deterministic mutation of well-formed bytes: every decoder of untrusted input either returns or
-// throws Error(kProtocol), under the sanitizers too.
+// throws the Error that it says, under the sanitizers too.
 
 namespace preload::wire {
 namespace {
@@ -56,7 +58,7 @@ class Mutator {
 };
 
 template <class Decode>
-void survives(const std::string& original, Decode decode) {
+void survives(const std::string& original, Decode decode, Errc code = Errc::kProtocol) {
   Mutator mutate(original.size());
   int refused = 0;
   for (int round = 0; round < 5'000; ++round) {
@@ -64,7 +66,7 @@ void survives(const std::string& original, Decode decode) {
     try {
       decode(bytes);
     } catch (const Error& error) {
-      ASSERT_EQ(error.code(), Errc::kProtocol) << bytes;
+      ASSERT_EQ(error.code(), code) << bytes;
       ++refused;
     }
   }
@@ -137,6 +139,12 @@ TEST(DecodeFuzz, ErrorsAreDecodedOrRefused) {
   error.fields = {{"tp_size", {"4", "2"}}};
   error.retry_after_ms = 5;
   survives(to_json(error), [](const std::string& b) { error_reply_from_json(b); });
+}
+
+TEST(DecodeFuzz, TuningTablesAreDecodedOrRefused) {
+  survives(
+      tuner::to_json(test::sample_table()),
+      [](const std::string& b) { tuner::tuning_table_from_json(b, "a table"); }, Errc::kUsage);
 }
 
 TEST(DecodeFuzz, FramesAreReadOrRefused) {

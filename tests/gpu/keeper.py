@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The keeper with weights on a GPU: how soon a successor adopts a large shard of one that was killed,
-that nothing of the checkpoint is read for it, that the GPU is empty in the end; and kills in several
-orders.
+that nothing of the checkpoint is read for it, that the GPU is empty in the end; and kills in every
+order.
 
-    keeper.py BUILD [--gib 64] [--rounds 4]
+    keeper.py BUILD [--gib 64] [--rounds 4] [--lanes 4]
 
-The large checkpoint is sparse: zeros that take no room on the disk. Prints one JSON object; exits 1
-when something was not as it should be.
+The large checkpoint is sparse: zeros that take no room on the disk; none with --gib 0. Rounds of kills
+run --lanes at a time, each with a socket directory of its own, and the GPU is to be as it was after
+each such wave. Prints one JSON object; exits 1 when something was not as it should be.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -45,6 +47,8 @@ def main() -> int:
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--gib", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--lanes", type=int, default=4)
+    parser.add_argument("--one", nargs=5, help=argparse.SUPPRESS)  # a model and an order: one round of a wave
     args = parser.parse_args()
     build = args.build.resolve()
     os.environ["PRELOAD_TEST_BIN"] = str(build / "src/preload")
@@ -93,21 +97,39 @@ def main() -> int:
             self.assertLessEqual(result["idle_again_s"], 2.0, "the GPU is as it was")
             self.assertLessEqual(result["adopt_s"], 2.0, second.log)
 
+    class OneRound(KeeperCase):
+        def runTest(self):
+            model, *order = args.one
+            Round(self, pathlib.Path(model), device="cuda", socket_device="0").run(order)
+
     class Kills(KeeperCase):
         def runTest(self):
+            result["rounds"], began = 0, time.monotonic()
             model = self.settled_model(
                 "--hidden", 2048, "--layers", 2, "--heads", 16, "--kv-heads", 8, "--vocab", 16000,
                 "--intermediate", 5632,
             )  # fmt: skip
-            for order in random.sample(ORDERS, args.rounds):
-                with self.subTest(order=order):
-                    idle_mib = gpu_used_mib()
-                    Round(self, model, device="cuda", socket_device="0").run(order)
-                    self.assertLessEqual(seconds_until_idle(idle_mib), SETTLED_S)
-                    result["rounds"] = result.get("rounds", 0) + 1
+            orders = itertools.islice(itertools.cycle(random.sample(ORDERS, len(ORDERS))), args.rounds)
+            while wave := list(itertools.islice(orders, args.lanes)):
+                idle_mib = gpu_used_mib()
+                lanes = [
+                    subprocess.Popen(
+                        [sys.executable, __file__, str(build), "--one", str(model), *order],
+                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                    )
+                    for order in wave
+                ]  # fmt: skip
+                said = [lane.communicate()[0] for lane in lanes]
+                for order, lane, text in zip(wave, lanes, said):
+                    with self.subTest(order=order):
+                        self.assertEqual(lane.returncode, 0, text)
+                        result["rounds"] += 1
+                self.assertLessEqual(seconds_until_idle(idle_mib), SETTLED_S)
+                print(f"{result['rounds']} rounds, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
+    cases = [OneRound()] if args.one else [Large()] * (args.gib > 0) + [Kills()]
     ok = True
-    for case in (Large(), Kills()):
+    for case in cases:
         outcome = case.defaultTestResult()
         case.run(outcome)
         for _, text in outcome.errors + outcome.failures:

@@ -123,7 +123,7 @@ class SpackRecipe(unittest.TestCase):
     def test_every_library_that_cmake_looks_for_is_a_dependency(self):
         named = {"OpenSSL": "openssl", "CUDAToolkit": "cuda", "MPI": "mpi", "nlohmann_json": "nlohmann-json",
                  "liburing.h": "liburing", "nccl.h": "nccl", "cxxopts.hpp": "cxxopts", "GTest": "googletest",
-                 "prometheus/text_serializer.h": "prometheus-cpp",
+                 "prometheus/text_serializer.h": "prometheus-cpp", "archive_entry.h": "libarchive",
                  "Threads": None, "Python3": "python"}  # fmt: skip
         dependencies = {re.split(r"[@ +]", args[0])[0] for args, _ in self.declared["depends_on"]}
         looked_for = set()

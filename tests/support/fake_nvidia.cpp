@@ -83,6 +83,21 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   *device = reinterpret_cast<void*>(static_cast<std::size_t>(index) + 1);
   return 0;
 }
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  const std::string_view text = uuid;
+  if (!text.starts_with("GPU-11111111") && !text.starts_with("GPU-22222222")) return 6;
+  *device = reinterpret_cast<void*>(static_cast<std::size_t>(text[4] - '0'));
+  return 0;
+}
+int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
+  *major = 9;
+  *minor = 0;
+  return 0;
+}
+int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  *version = 12040;
+  return 0;
+}
 int nvmlDeviceGetUUID(void* device, char* out, unsigned size) {
   return put(index_of(device) == 0 ? "GPU-11111111-1111-1111-1111-111111111111"
                                    : "GPU-22222222-2222-2222-2222-222222222222",

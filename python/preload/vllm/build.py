@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager, nullcontext
 
 import torch
 from vllm.config import VllmConfig
 from vllm.distributed import get_pp_group
-from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
+from vllm.model_executor.model_loader import utils as loading
 from vllm.utils.torch_utils import set_default_torch_dtype
 
 from .._assign import assign
@@ -32,13 +33,35 @@ def forget_layers(vllm_config, model: torch.nn.Module) -> None:
 
 
 def device_of(vllm_config, load_config) -> torch.device:
-    return torch.device(load_config.device or vllm_config.device_config.device)
+    """The engine's device, a GPU with its index: torch finds a missing one out by an allocation each time."""
+    device = torch.device(load_config.device or vllm_config.device_config.device)
+    if device.type == "cpu" or device.index is not None:
+        return device
+    return torch.device(device.type, torch.accelerator.current_device_index())
 
 
 def without_weights(vllm_config, model_config, load_config, prefix: str = "") -> torch.nn.Module:
     """The model, whose weights have no memory and whose buffers are real."""
-    with device_of(vllm_config, load_config), WeightsOnMeta():
-        return initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
+    with WeightsOnMeta(device_of(vllm_config, load_config)):
+        return loading.initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
+
+
+@contextmanager
+def _no_notes_for_reloading():
+    """What vLLM notes of each layer for a later reload takes a third of the construction.
+
+    Weights that are shared are never reloaded: see refusals.
+    """
+    name = "record_metadata_for_reloading"
+    noting = getattr(loading, name, None)
+    if noting is None:
+        yield
+        return
+    setattr(loading, name, lambda model: None)
+    try:
+        yield
+    finally:
+        setattr(loading, name, noting)
 
 
 class Build:
@@ -71,7 +94,8 @@ class Build:
         return result
 
     def _initialize(self) -> torch.nn.Module:
-        return without_weights(self._vllm, self._model_config, self._load_config, self._prefix)
+        with nullcontext() if self._shard.info.is_copy else _no_notes_for_reloading():
+            return without_weights(self._vllm, self._model_config, self._load_config, self._prefix)
 
     def _assign(self, model: torch.nn.Module) -> None:
         if not self._shard.info.is_copy:
@@ -114,7 +138,7 @@ class Build:
 
     def _post_process(self, model: torch.nn.Module) -> None:
         with post_process.guard_against_writes(self._shared_ranges()):
-            process_weights_after_loading(model, self._model_config, self._device)
+            loading.process_weights_after_loading(model, self._model_config, self._device)
         if left := left_on_meta(model, skip=(VllmConfig,)):
             raise Unsupported(
                 f"{len(left)} tensors of the model have no memory: {', '.join(left[:20])}; this model cannot be "

@@ -112,7 +112,7 @@ class Meta(unittest.TestCase):
                 self.held = [self.large]
                 self.register_buffer("table", torch.arange(8.0).cos())
 
-        with WeightsOnMeta():
+        with WeightsOnMeta("cpu"):
             model = Model()
         self.assertTrue(model.linear.weight.is_meta and model.large.is_meta)
         self.assertIs(model.held[0], model.large)

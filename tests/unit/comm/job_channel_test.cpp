@@ -315,6 +315,46 @@ TEST(JobChannel, LetsRanksThatEndWaitForEachOther) {
   second.join();
 }
 
+TEST(JobChannel, TellsEveryRankWhenAllWarmUpsAreOverAndHowManyWereInVain) {
+  JobHub hub(3, nobody_else, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1), two(hub.address(), 2);
+  const Cancel nothing;
+  std::atomic<int> over{0};
+  std::optional<int> of_zero, of_one;
+  std::thread first([&] {
+    of_zero = zero->await_warm_ups(true, nothing, milliseconds(60'000));
+    ++over;
+  });
+  std::thread second([&] {
+    of_one = one->await_warm_ups(false, nothing, milliseconds(60'000));
+    ++over;
+  });
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_EQ(over, 0) << "the third has not said a word";
+  EXPECT_EQ(two->await_warm_ups(true, nothing, milliseconds(60'000)), 1);
+  first.join();
+  second.join();
+  EXPECT_EQ(of_zero, 1);
+  EXPECT_EQ(of_one, 1);
+}
+
+TEST(JobChannel, DoesNotWaitForWarmUpsOnceTheRankIsToEnd) {
+  JobHub hub(2, nobody_else, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  Cancel cancel;
+  cancel.request({143, "asked to"});
+  EXPECT_EQ(zero->await_warm_ups(true, cancel, milliseconds(60'000)), std::nullopt);
+  const Cancel nothing;
+  EXPECT_EQ(one->await_warm_ups(true, nothing, milliseconds(60'000)), 0) << "zero's is over";
+}
+
+TEST(JobChannel, BoundsTheWaitForAWarmUp) {
+  JobHub hub(2, nobody_else, kQuick);
+  Rank zero(hub.address(), 0), one(hub.address(), 1);
+  const Cancel nothing;
+  EXPECT_EQ(zero->await_warm_ups(true, nothing, milliseconds(200)), std::nullopt);
+}
+
 TEST(JobChannel, DoesNotLetRanksThatEndWaitForOneThatIsGone) {
   JobHub hub(2, nobody_else, kQuick);
   Rank zero(hub.address(), 0), one(hub.address(), 1);

@@ -127,7 +127,8 @@ TEST(StateFile, SurvivesTheDisk) {
   state.model = "/models/m";
   state.progress = {1ULL << 33, 1ULL << 34,
                     1ULL << 30, 8.0,
-                    2,          wire::StalledRead{"/models/m/a.safetensors", 4096, 100, 12.5}};
+                    2,          wire::StalledRead{"/models/m/a.safetensors", 4096, 100, 12.5},
+                    "warm-up"};
   state.code = "memory";
   state.text = "too little";
   state.exit_status = 4;

@@ -116,10 +116,11 @@ TEST(Messages, StatusSurvivesTheWireAndUsesTheDocumentedNames) {
   status.bytes = 1ULL << 40;
   status.overhead_bytes = 5;
   status.generation = 2;
-  status.progress = {1, 2, 3, 0.5, 4, StalledRead{"/m/a", 5, 6, 7.5}};
+  status.progress = {1, 2, 3, 0.5, 4, StalledRead{"/m/a", 5, 6, 7.5}, "warm-up"};
   status.export_kind = "host";
   status.version = "0.1.0";
   status.local_size = 4;
+  status.engine_caches = "/c";
   status.code = "memory";
   status.text = "too little";
   status.leases = {{9, "engine", 1.5}};
@@ -135,7 +136,8 @@ TEST(Messages, StatusSurvivesTheWireAndUsesTheDocumentedNames) {
     EXPECT_TRUE(value.contains(name)) << name;
   EXPECT_EQ(value["state"], "DRAINING");
   EXPECT_EQ(value["progress"],
-            json({{"bytes", 1},
+            json({{"phase", "warm-up"},
+                  {"bytes", 1},
                   {"total_bytes", 2},
                   {"bytes_per_s", 3},
                   {"seconds_left", 0.5},
@@ -170,7 +172,7 @@ TEST(Messages, StatusOfALoadingDaemonHasNoKeyYet) {
   const json value = json::parse(to_json(DaemonStatus{}));
   EXPECT_TRUE(value["key"].is_null());
   EXPECT_TRUE(value["evidence"].is_null());
-  for (const char* name : {"bytes_per_s", "seconds_left", "slowest_rank", "stalled"})
+  for (const char* name : {"phase", "bytes_per_s", "seconds_left", "slowest_rank", "stalled"})
     EXPECT_TRUE(value["progress"].at(name).is_null()) << name;
   EXPECT_EQ(daemon_status_from_json(value.dump()), DaemonStatus{});
 }

@@ -24,6 +24,7 @@ class Preload(CMakePackage, CudaPackage):
     variant("mpi", default=True, description="Jobs of more than one rank")
     variant("nccl", default=True, when="+cuda", description="Exchange weights between GPUs of several hosts")
     variant("prometheus", default=True, description="/metrics for Prometheus")
+    variant("libarchive", default=True, description="Bundles of the caches that a warm-up filled")
     variant("liburing", default=True, description="Direct reads through io_uring")
 
     depends_on("c", type="build")
@@ -42,6 +43,7 @@ class Preload(CMakePackage, CudaPackage):
     depends_on("nccl@2.18:", when="+nccl")
     depends_on("prometheus-cpp", when="+prometheus")
     depends_on("liburing@2:", when="+liburing")
+    depends_on("libarchive@3:", when="+libarchive")
     depends_on("googletest +gmock", type="test")
 
     conflicts("%gcc@:11", msg="C++20 as preload uses it needs GCC 12 or later")
@@ -56,6 +58,7 @@ class Preload(CMakePackage, CudaPackage):
             self.define("PRELOAD_NCCL", self.spec.satisfies("+nccl")),
             self.define_from_variant("PRELOAD_URING", "liburing"),
             self.define_from_variant("PRELOAD_PROMETHEUS", "prometheus"),
+            self.define_from_variant("PRELOAD_LIBARCHIVE", "libarchive"),
             self.define("PRELOAD_BUILD_TESTS", self.run_tests),
             self.define("PRELOAD_BUILD_BENCH", False),
             self.define("PRELOAD_WERROR", False),

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/tuning_facts.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "tuner/tuning_table.hpp"
+
+namespace preload::run {
+namespace {
+
+using Json = nlohmann::json;
+
+// NCCL takes hundreds of MiB for each communicator.
+constexpr std::uint64_t kLeastFree = 2 * kGiB;
+constexpr std::uint64_t kMostBuffer = 256 * kMiB;
+constexpr std::uint64_t kPartOfFree = 8;
+
+// They say what is logged and who tunes, not how messages are carried.
+constexpr auto kOfNoConsequence =
+    std::to_array<std::string_view>({"NCCL_DEBUG", "NCCL_TUNER_", "NCCL_PROFILER_", "NCCL_CONF_"});
+
+}  // namespace
+
+std::string encode(const TuningFacts& facts) {
+  return Json{{"nccl", facts.nccl_version},
+              {"in_the_way", facts.in_the_way},
+              {"gpu", facts.gpu},
+              {"free", facts.free_bytes},
+              {"variables", facts.variables}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+TuningFacts decode_tuning_facts(std::string_view text) {
+  try {
+    const Json json = Json::parse(text);
+    return {json.at("nccl").get<int>(), json.at("in_the_way").get<std::string>(),
+            json.at("gpu").get<std::string>(), json.at("free").get<std::uint64_t>(),
+            json.at("variables").get<std::vector<std::string>>()};
+  } catch (const Json::exception& error) {
+    throw Error(Errc::kInternal,
+                fmt::format("a rank sent no facts for the tuning of NCCL: {}", error.what()));
+  }
+}
+
+std::vector<std::string> nccl_variables() {
+  std::vector<std::string> variables;
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+    const std::string_view variable = *each;
+    const bool counts = variable.starts_with("NCCL_") &&
+                        std::ranges::none_of(kOfNoConsequence, [&](std::string_view name) {
+                          return variable.starts_with(name);
+                        });
+    if (counts) variables.emplace_back(variable);
+  }
+  std::ranges::sort(variables);
+  return variables;
+}
+
+std::string not_tuned_because(const std::vector<TuningFacts>& ranks) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const TuningFacts& facts = ranks[rank];
+    if (!facts.in_the_way.empty()) return fmt::format("rank {}: {}", rank, facts.in_the_way);
+    if (facts.nccl_version != ranks.front().nccl_version) {
+      return fmt::format("rank {} would use NCCL {}, rank 0 NCCL {}: name one with --nccl-library",
+                         rank, tuner::nccl_version_text(facts.nccl_version),
+                         tuner::nccl_version_text(ranks.front().nccl_version));
+    }
+    if (facts.free_bytes < kLeastFree) {
+      return fmt::format("rank {}: {} are free on its GPU, and NCCL wants some {}", rank,
+                         format_bytes(facts.free_bytes), format_bytes(kLeastFree));
+    }
+  }
+  return {};
+}
+
+std::uint64_t tuning_buffer_bytes(const std::vector<TuningFacts>& ranks) noexcept {
+  std::uint64_t bytes = kMostBuffer;
+  for (const TuningFacts& facts : ranks) bytes = std::min(bytes, facts.free_bytes / kPartOfFree);
+  return bytes;
+}
+
+}  // namespace preload::run

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace preload::run {
+
+// What one rank tells the others before it is decided whether NCCL is tuned.
+struct TuningFacts {
+  int nccl_version = 0;                // of the library that would be opened; 0: none
+  std::string in_the_way;              // of tuning on this rank; empty when nothing is
+  std::string gpu;                     // its name
+  std::uint64_t free_bytes = 0;        // of it
+  std::vector<std::string> variables;  // NCCL_…, as far as they decide how NCCL carries messages
+  friend bool operator==(const TuningFacts&, const TuningFacts&) = default;
+};
+std::string encode(const TuningFacts& facts);
+TuningFacts decode_tuning_facts(std::string_view text);  // throws Error(kInternal)
+
+// "NAME=VALUE" of those variables in this process, sorted.
+std::vector<std::string> nccl_variables();
+
+// Why a job whose ranks have these facts tunes nothing; empty when it does.
+std::string not_tuned_because(const std::vector<TuningFacts>& ranks);
+// Of each of the two buffers of a rank.
+std::uint64_t tuning_buffer_bytes(const std::vector<TuningFacts>& ranks) noexcept;
+
+}  // namespace preload::run

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/warmup_artifacts.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "artifact/config_hash.hpp"
+#include "artifact/flashinfer_tables.hpp"
+#include "artifact/local_environment.hpp"
+#include "artifact/tree_store.hpp"
+#include "base/bytes.hpp"
+#include "base/counted.hpp"
+#include "base/error.hpp"
+#include "base/fd.hpp"
+#include "base/log.hpp"
+#include "hook/engine_packages.hpp"
+#include "hook/environment.hpp"
+#include "run/warmup_facts.hpp"
+
+namespace preload::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTree = "engine-caches.json";
+constexpr std::size_t kFolderDigits = 16;
+
+std::string configuration(const cli::ServeOptions& options, const Launch& launch,
+                          const RankPlan& plan) {
+  artifact::JobFields fields = artifact::job_fields(
+      plan.checkpoint.config_json, plan.model.hf_overrides, plan.model.layout, launch.sizes);
+  fields["warmup_command"] = options.warmup.command;
+  for (const auto& [name, value] : hook::engine_settings(hook::own_environment())) {
+    fields[name] = value;
+  }
+  fields["warmup_scope"] = cli::scope_name(options.warmup.scope);
+  return artifact::config_hash(fields);
+}
+
+artifact::Environment environment_of(const cli::ServeOptions& options, const Launch& launch) {
+  artifact::Environment here = artifact::local_environment(launch.device.device);
+  for (const auto& [package, version] :
+       hook::engine_packages(options.warmup.command, hook::own_environment())) {
+    here[package] = version;
+  }
+  return here;
+}
+
+std::string choose_root(const cli::ServeOptions& options, const artifact::DiskTier& tier,
+                        const std::string& config) {
+  if (!options.warmup.cache_dir.empty()) return options.warmup.cache_dir;
+  if (tier.root().empty()) return {};
+  const fs::path caches = fs::absolute(tier.root()).parent_path() / "engine-caches";
+  return (caches / config.substr(0, kFolderDigits)).string();
+}
+
+bool has_files(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
+    if (entry.is_regular_file(error)) return true;
+  }
+  return false;
+}
+
+// Folders <version>/<architecture> below vLLM's cache root.
+std::vector<std::string> flashinfer_folders(const std::string& vllm_root) {
+  std::vector<std::string> folders;
+  std::error_code error;
+  const fs::path top = fs::path(vllm_root) / "flashinfer_autotune_cache";
+  for (const auto& version : fs::directory_iterator(top, error)) {
+    for (const auto& architecture : fs::directory_iterator(version.path(), error)) {
+      if (architecture.is_directory(error)) folders.push_back(architecture.path().string());
+    }
+  }
+  return folders;
+}
+
+}  // namespace
+
+WarmupArtifacts::WarmupArtifacts(const cli::ServeOptions& options, const Launch& launch,
+                                 const RankPlan& plan)
+    : given_(!options.warmup.cache_dir.empty()),
+      node_rank_(coords_of(first_of_node(launch, launch.coords.global), launch.sizes)),
+      model_(options.model.model),
+      config_(configuration(options, launch, plan)),
+      here_(environment_of(options, launch)),
+      reference_{std::string(artifact::kCompileCache), config_,
+                 artifact::rank_filename(node_rank_, here_, kTree)},
+      root_(choose_root(options, tier_, config_)) {
+  if (root_.empty()) return;
+  caches_ = hook::engine_caches(root_, hook::own_environment());
+  marker_ = fmt::format("{}/warmed-{}", root_, reference_.filename);
+}
+
+bool WarmupArtifacts::prepare(const std::map<std::string, std::string>& more) {
+  if (root_.empty()) {
+    log::warn(
+        "nothing says where a warm-up's results are to be kept (PRELOAD_CACHE_ROOT, XDG_CACHE_HOME "
+        "and HOME are not set): name a directory with --warmup-cache-dir");
+    return false;
+  }
+  try {
+    hook::prepare(root_, caches_, more);
+    return true;
+  } catch (const Error& error) {
+    if (given_) throw;
+    log::warn(error.what());
+    return false;
+  }
+}
+
+// What is there already need not be unpacked.
+bool WarmupArtifacts::is_marked() const {
+  try {
+    const auto marked = read_file_at(AT_FDCWD, marker_);
+    return marked == reference_.text() && has_files(hook::caches_folder(root_));
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void WarmupArtifacts::mark() const {
+  try {
+    const fs::path path(marker_);
+    const Fd folder =
+        open_fd(AT_FDCWD, path.parent_path().string(), O_RDONLY | O_DIRECTORY, 0, Errc::kUsage);
+    write_file_at(folder.get(), path.filename().string(), reference_.text());
+  } catch (const Error& error) {
+    log::warn(fmt::format("the next start will warm up again: {}", error.what()));
+  }
+}
+
+bool WarmupArtifacts::find() {
+  if (is_marked()) {
+    log::info(fmt::format("warm-up: what it would leave is in {}", hook::caches_folder(root_)));
+    return true;
+  }
+  const auto restored =
+      artifact::restore_tree(tier_, reference_, here_, hook::caches_folder(root_));
+  if (!restored) return false;
+  log::info(fmt::format("warm-up: restored {} ({}) to {}", counted(restored->files, "file"),
+                        format_bytes(restored->bytes), hook::caches_folder(root_)));
+  mark();
+  return true;
+}
+
+void WarmupArtifacts::store() {
+  if (!has_files(hook::caches_folder(root_))) {
+    log::info(
+        fmt::format("warm-up: nothing was left in {}: the next start will run the command "
+                    "again",
+                    hook::caches_folder(root_)));
+    return;
+  }
+  artifact::Metadata metadata{here_, {{"model", model_}, {"config", config_}, {"tree", kTree}}};
+  artifact::store_tree(tier_, reference_, hook::caches_folder(root_), metadata);
+  for (const std::string& folder :
+       flashinfer_folders(hook::folder_of(caches_, "VLLM_CACHE_ROOT"))) {
+    artifact::store_flashinfer_tables(tier_, folder, node_rank_, config_, metadata);
+  }
+  mark();
+}
+
+}  // namespace preload::run

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace preload::tuner {
+
+inline constexpr const char* kPluginName = "libnccl-tuner-preload.so";
+// NCCL cuts what NCCL_TUNER_PLUGIN says after so many bytes.
+inline constexpr std::size_t kMaxPluginPath = 254;
+
+// The plugin of this build or installation: its path as NCCL_TUNER_PLUGIN takes it. Throws
+// Error(kUsage) that says where it was looked for, or that its path is too long for NCCL.
+std::string find_plugin();
+
+}  // namespace preload::tuner
