@@ -78,6 +78,10 @@ class SharedParameter(_Shared, torch.nn.Parameter):
     __torch_function__ = torch._C._disabled_torch_function_impl
     _ordinary = torch.nn.Parameter
 
+    def __new__(cls, data=None, requires_grad=True):
+        """Code that makes "another of this type" means other memory."""
+        return torch.nn.Parameter(data, requires_grad)
+
     @staticmethod
     def _of(tensor):
         return torch.nn.Parameter(tensor, False)

@@ -123,13 +123,14 @@ void Keeper::closed(int fd) {
 }
 
 // The kernel closes a dead daemon's descriptors one by one: when its lock is free, it is gone,
-// though its connection may not show it yet.
+// though its connection may not show it yet, nor all that it sent have been read.
 Keeper::Kept* Keeper::find(const std::string& stem) {
-  const auto it = kept_.find(stem);
+  auto it = kept_.find(stem);
   if (it == kept_.end()) return nullptr;
-  Kept& kept = *it->second;
-  if (kept.owner >= 0 && !lock_is_held(directory_, stem + ".lock")) orphan(kept);
-  return &kept;
+  if (it->second->owner < 0 || lock_is_held(directory_, stem + ".lock")) return it->second.get();
+  loop_.finish(it->second->owner);
+  it = kept_.find(stem);  // its last word may have been to withdraw
+  return it == kept_.end() ? nullptr : it->second.get();
 }
 
 Keeper::Kept& Keeper::kept_for(const Session& session) {

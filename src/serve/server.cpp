@@ -279,8 +279,7 @@ void Server::State::leave(const ServeEnd& end) {
       end.cause == ServeEnd::Cause::kStopRequested || end.cause == ServeEnd::Cause::kJobStop;
   if (!keeper) return;
   left_to_keeper = !is_stop && keeper->is_connected();
-  if (!is_stop) return;
-  keeper->withdraw();
+  if (is_stop) keeper->withdraw();
   settle_with_keeper(Clock::now() + kLastWord);
 }
 

@@ -95,6 +95,20 @@ void SessionLoop::drop(int fd) {
   sessions_.erase(fd);
 }
 
+// Nobody takes the answers: they go with the session.
+void SessionLoop::finish(int fd) {
+  const auto it = sessions_.find(fd);
+  if (it == sessions_.end()) return;
+  Session& session = it->second;
+  try {
+    while (session.read() == Session::Input::kFrame) handler_.handle(session, session.take());
+  } catch (const std::exception& error) {
+    log::debug(
+        fmt::format("what pid {} sent last was not taken: {}", session.peer().pid, error.what()));
+  }
+  drop(fd);
+}
+
 void SessionLoop::drop_where(const std::function<bool(const Session&)>& condition) {
   std::vector<int> chosen;
   for (const auto& [fd, session] : sessions_)
@@ -199,7 +213,11 @@ void SessionLoop::on_session(int fd) {
   } catch (const std::exception& error) {
     log::debug(
         fmt::format("lost the connection of pid {}: {}", it->second.peer().pid, error.what()));
-    drop(fd);
+    if (it->second.is_pinned()) {
+      finish(fd);
+    } else {
+      drop(fd);
+    }
   }
 }
 

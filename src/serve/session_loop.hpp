@@ -57,6 +57,8 @@ class SessionLoop {
   // Connections that were accepted elsewhere.
   void take_over(Fd socket);
   void drop(int fd);
+  // Handles what a peer that is gone sent before, then drops its connection.
+  void finish(int fd);
   void drop_where(const std::function<bool(const Session&)>& condition);
   // Closes none of them: those without a request or an answer under way.
   std::vector<Fd> take_idle_sockets();

@@ -13,7 +13,7 @@ Parts:
 --model is of Llama's shape, --experts (for layouts) a model with experts; their files should be in the page
 cache. Setting: `gpus` (default) wants two GPUs, `shared` lets both ranks share one and skips what needs the
 second, `host` rehearses on host memory. Needs mpirun and, for rates, torch. Prints a line a row, fields
-between tabs: row, what, pass|fail|skip, figures. Exits 1 when one failed."""
+between tabs: row, what, pass|fail|skip, figures; then the line "end". Exits 1 when one failed."""
 
 import argparse
 import os
@@ -55,7 +55,9 @@ def main() -> int:
     modules = {"layouts": two_layouts, "rates": two_rates, "deaths": two_deaths, "engine": two_engine}
     experts = (args.experts or args.model).resolve()
     setting = Setting(args.setting, args.model.resolve(), experts, args.runs)
-    return 0 if all([run_rows(modules[part].ROWS, setting) for part in args.parts]) else 1
+    ok = all([run_rows(modules[part].ROWS, setting) for part in args.parts])
+    print("end", flush=True)
+    return 0 if ok else 1
 
 
 if __name__ == "__main__":

@@ -87,8 +87,9 @@ class Row(KeeperCase):
             before = [*before, "sh", "-c", script, "sh"]
         elif visible not in (None, "own"):
             env["CUDA_VISIBLE_DEVICES"] = visible
+        # Tuning is tuning.py's subject; elsewhere it would only take its time.
         return self.start(
-            model, *flags, ranks=ranks if ranks > 1 else None, device=self.setting.device,
+            model, "--disable-autotune", *flags, ranks=ranks if ranks > 1 else None, device=self.setting.device,
             through=[*before, *through], env=env,
         )  # fmt: skip
 

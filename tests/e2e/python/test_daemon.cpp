@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // preload_test_daemon DIR [--device host:N] [--slot S] [--many COUNT] [--loading | --failed TEXT]:
-// serves one of every kind of tensor in socket directory DIR, without a checkpoint or a launcher, and
-// prints READY: from host memory, or, as preload_gpu_test_daemon, from the memory of the first GPU.
-// Ends when its standard input does. Part of the tests.
+// serves one of every kind of tensor in socket directory DIR, without a checkpoint or a launcher,
+// and prints READY: from host memory, or, as preload_gpu_test_daemon, from the memory of the first
+// GPU. Ends when its standard input does. Part of the tests.
 #include <cstdio>
 #include <iostream>
 #include <optional>

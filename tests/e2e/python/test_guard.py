@@ -76,6 +76,7 @@ class Guard(WithDaemon):
             pickle.loads(pickle.dumps(layer.weight)),
             torch.load(saved, weights_only=False),
             copy.deepcopy(layer).to(torch.float64).weight,
+            type(layer.weight)(layer.weight.detach().clone(), requires_grad=False),
         ]
         for weight in copies:
             self.assertIs(type(weight), torch.nn.Parameter)

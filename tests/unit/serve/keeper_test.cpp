@@ -191,6 +191,38 @@ TEST(Keeper, GivesArtifactsOfADaemonThatIsGoneToClientsAndToItsSuccessor) {
   EXPECT_EQ(successor.deposit(package.generations.front(), nullptr, &adopted).artifacts, 2U);
 }
 
+TEST(Keeper, TakesAllThatADaemonSentBeforeItDied) {
+  LiveKeeper keeper;
+  for (int round = 0; round < 5; ++round) {
+    std::optional<Daemon> daemon(std::in_place, keeper);
+    daemon->deposit(sample_residency());
+    LeasePipe pipe;
+    wire::FrameWriter writer;
+    const auto send = [&](const wire::DepositRequest& request, Fd fd) {
+      std::vector<Fd> fds;
+      fds.push_back(std::move(fd));
+      writer.push_owned(wire::Type::kDeposit, wire::to_json(request), std::move(fds));
+    };
+    wire::DepositRequest request;
+    request.step = Step::kArtifact;
+    for (int i = 0; i < 30; ++i) {
+      request.artifact = {"k" + std::to_string(i), 1, ""};
+      send(request, sealed_memfd("x"));
+    }
+    request.step = Step::kLease;
+    request.lease = {7, "the last", 0};
+    send(request, std::move(pipe.read));
+    while (!writer.write(daemon->socket()))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    daemon.reset();  // with all answers unread
+    const Fd socket = ask_about(keeper);
+    EXPECT_EQ(get_artifact(socket.get(), "k29"), "x|");
+    EXPECT_EQ(wire::call_status(socket.get(), kTimeoutMs).leases.size(), 1U);
+    pipe.write.reset();
+    EXPECT_TRUE(eventually([&] { return keeper.status().deposits.at(0).leases.empty(); }, kSoon));
+  }
+}
+
 TEST(Keeper, KeepsNothingOfADepositThatIsNotWhole) {
   LiveKeeper keeper;
   const std::size_t before = open_descriptors();
