@@ -61,6 +61,15 @@ class Drafts(harness.Case):
             self.assertEqual(list(served[name].shape), shape, name)
             self.assertEqual(hashlib.sha256(served[name].tobytes()).hexdigest()[:32], digest, name)
 
+    def test_a_warm_up_finds_both(self):
+        found = self.root / "found.json"
+        command = f"{harness.BIN} wait --timeout 100 && {harness.BIN} attach --all --json > {found}"
+        daemon = self.start_pair("llama_eagle", f"--warmup-exec={command}").wait_ready()
+        self.assertIn("warmup=done", daemon.log)
+        attached = json.loads(found.read_text())["daemons"]
+        self.assertEqual(sorted(d["role"] for d in attached), ["draft", "target"])
+        self.assert_stops_clean(daemon)
+
     def test_every_kind_of_draft_is_served_beside_its_target(self):
         for draft in DRAFTS:
             with self.subTest(draft):
