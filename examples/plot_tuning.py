@@ -35,7 +35,8 @@ def panels_of(sweep):
     """By operation and shape. Of the channels that were tried, the fastest is a candidate's time."""
     grouped = collections.OrderedDict()
     for point in sweep["points"]:
-        title = f"{point['operation']}, {sweep['groups'][point['group']]}: {point['ranks']} ranks on {point['nodes']} node(s)"
+        group = sweep["groups"][point["group"]]
+        title = f"{point['operation']}, {group}: {point['ranks']} ranks on {point['nodes']} node(s)"
         grouped.setdefault(title, []).append(point)
     panels = []
     for title, points in grouped.items():
@@ -78,7 +79,8 @@ class Axes:
         return LEFT + (math.log10(size) - self.x0) / (self.x1 - self.x0) * (PANEL_WIDTH - LEFT - 10)
 
     def y(self, time):
-        return PANEL_HEIGHT - BOTTOM - (math.log10(time) - self.y0) / (self.y1 - self.y0) * (PANEL_HEIGHT - TOP - BOTTOM)
+        part = (math.log10(time) - self.y0) / (self.y1 - self.y0)
+        return PANEL_HEIGHT - BOTTOM - part * (PANEL_HEIGHT - TOP - BOTTOM)
 
     def ticks(self):
         for power in range(int(self.x0 / math.log10(4)), int(self.x1 / math.log10(4)) + 2):
@@ -135,7 +137,8 @@ def draw(sweep):
     panels = panels_of(sweep)
     width, height = PANEL_WIDTH + RIGHT, 30 + PANEL_HEIGHT * max(1, len(panels))
     topology = sweep["topology"]
-    title = f"{sweep['model']}: {', '.join(topology['gpus'])}, {topology['ranks']} ranks, {len(sweep['points'])} of {sweep['planned']} messages"
+    measured = f"{len(sweep['points'])} of {sweep['planned']} messages"
+    title = f"{sweep['model']}: {', '.join(topology['gpus'])}, {topology['ranks']} ranks, {measured}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif">',
         f'<rect width="{width}" height="{height}" fill="white"/>',

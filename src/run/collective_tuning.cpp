@@ -121,7 +121,8 @@ TuningOutcome CollectiveTuning::run(TuningUse use) {
   TuningOutcome outcome;
   outcome.report = warmup::sweep_report_from_json(texts->sweep, "the sweep");
   if (!found) keep(store, *texts);
-  if (is_node_first()) outcome.table = store.path();
+  rank_.group.barrier({"every node to keep its tuning table", rank_.cancel(), kSlowDisk});
+  outcome.table = store.path();
   if (outcome.table.empty()) return outcome;
   log::info(fmt::format("{} {}; engines use it with NCCL_TUNER_PLUGIN={} PRELOAD_TUNER_TABLE={}",
                         found ? "NCCL's collectives were tuned before for this topology:"
@@ -153,25 +154,12 @@ std::vector<TuningFacts> CollectiveTuning::gather_facts() {
   return ranks;
 }
 
-// What decides the messages, and how NCCL carries them.
 warmup::TuningStore CollectiveTuning::make_store(const std::vector<TuningFacts>& ranks) {
   const Launch& launch = rank_.launch;
   artifact::JobFields fields =
       artifact::job_fields(subject_.checkpoint.config_json, subject_.model.hf_overrides,
                            subject_.model.layout, launch.sizes);
-  nlohmann::json nodes = nlohmann::json::array();
-  nlohmann::json gpus = nlohmann::json::array();
-  nlohmann::json variables = nlohmann::json::array();
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    nodes.push_back(launch.places[rank].node);
-    gpus.push_back(ranks[rank].gpu);
-    variables.push_back(ranks[rank].variables);
-  }
-  fields["nodes"] = nodes.dump();
-  fields["gpus"] = gpus.dump();
-  fields["nccl_variables"] =
-      variables.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  fields["max_num_batched_tokens"] = fmt::format("{}", rank_.options.tuning.most_tokens);
+  fields.merge(tuning_fields(ranks, launch.places, rank_.options.tuning.most_tokens));
   artifact::Environment here = artifact::local_environment(launch.device.device);
   here["nccl"] = tuner::nccl_version_text(ranks.front().nccl_version);
   const int first = launch.coords.global - launch.place.local;

@@ -80,6 +80,21 @@ std::string not_tuned_because(const std::vector<TuningFacts>& ranks) {
   return {};
 }
 
+std::map<std::string, std::string> tuning_fields(const std::vector<TuningFacts>& ranks,
+                                                 const std::vector<RankPlace>& places,
+                                                 int most_tokens) {
+  Json nodes = Json::array(), gpus = Json::array(), variables = Json::array();
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    nodes.push_back(places.at(rank).node);
+    gpus.push_back(ranks[rank].gpu);
+    variables.push_back(ranks[rank].variables);
+  }
+  return {{"nodes", nodes.dump()},
+          {"gpus", gpus.dump(-1, ' ', false, Json::error_handler_t::replace)},
+          {"nccl_variables", variables.dump(-1, ' ', false, Json::error_handler_t::replace)},
+          {"max_num_batched_tokens", fmt::format("{}", most_tokens)}};
+}
+
 std::uint64_t tuning_buffer_bytes(const std::vector<TuningFacts>& ranks) noexcept {
   std::uint64_t bytes = kMostBuffer;
   for (const TuningFacts& facts : ranks) bytes = std::min(bytes, facts.free_bytes / kPartOfFree);

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "plan/topology.hpp"
 
 namespace preload::run {
 
@@ -26,6 +28,11 @@ std::vector<std::string> nccl_variables();
 
 // Why a job whose ranks have these facts tunes nothing; empty when it does.
 std::string not_tuned_because(const std::vector<TuningFacts>& ranks);
+// What decides, beside the model and its sizes, how NCCL carries its messages: a part of the key
+// under which a table is kept.
+std::map<std::string, std::string> tuning_fields(const std::vector<TuningFacts>& ranks,
+                                                 const std::vector<RankPlace>& places,
+                                                 int most_tokens);
 // Of each of the two buffers of a rank.
 std::uint64_t tuning_buffer_bytes(const std::vector<TuningFacts>& ranks) noexcept;
 

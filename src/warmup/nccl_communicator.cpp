@@ -19,12 +19,14 @@ namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(1);
 constexpr auto kLetGo = std::chrono::seconds(20);
+constexpr auto kGiveUp = std::chrono::seconds(10);
 constexpr ncclDataType_t kType = ncclBfloat16;
 constexpr std::size_t kTypeBytes = 2;
 
 // A blocking start cannot be ended from outside: it is left to a thread, which is left behind.
 struct Start {
   ncclComm_t comm = nullptr;
+  std::promise<void> begun;  // nothing of the caller's is needed any more
   std::promise<ncclResult_t> result;
 };
 
@@ -39,12 +41,15 @@ NcclCommunicator::NcclCommunicator(const NcclLibrary& library, const ncclUniqueI
   std::thread([start, begin = library.comm_init_rank_config, id, rank, ranks, use_device] {
     try {
       use_device();
-      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-      start->result.set_value(begin(&start->comm, ranks, id, rank, &config));
+      start->begun.set_value();
     } catch (...) {
-      start->result.set_exception(std::current_exception());
+      start->begun.set_exception(std::current_exception());
+      return;
     }
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    start->result.set_value(begin(&start->comm, ranks, id, rank, &config));
   }).detach();
+  start->begun.get_future().get();
   const auto deadline = std::chrono::steady_clock::now() + wait.timeout;
   while (ended.wait_for(kPoll) != std::future_status::ready) {
     wait.cancel.check();
@@ -67,7 +72,11 @@ NcclCommunicator::NcclCommunicator(NcclCommunicator&& other) noexcept
       comm_(std::exchange(other.comm_, nullptr)) {}
 
 NcclCommunicator::~NcclCommunicator() {
-  if (comm_ != nullptr) library_.comm_abort(comm_);
+  if (comm_ == nullptr) return;
+  const Watchdog watchdog(kGiveUp, exit_status(Errc::kLauncher),
+                          fmt::format("NCCL did not give up a communicator on {} within {} s",
+                                      host_name(), kGiveUp.count()));
+  library_.comm_abort(comm_);
 }
 
 void NcclCommunicator::enqueue(Operation operation, std::uint64_t bytes, const std::byte* source,

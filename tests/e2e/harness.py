@@ -7,6 +7,8 @@ clients. CTest sets where the build is:
     PRELOAD_CLIENT_LIBRARY  the client library, for the Python package
     PRELOAD_TEST_SANITIZED  set in sanitizer builds: no time is held to a product's limit there
     PRELOAD_TEST_READ_FAULTS  the library of tests/support/read_faults.cpp
+    PRELOAD_TEST_FAKE_RUNTIME, PRELOAD_TEST_FAKE_NCCL, PRELOAD_TEST_TUNER  a runtime whose NCCL runs in host
+        memory, that NCCL and the tuner plugin; unset where the build has no NCCL
 """
 
 import contextlib

@@ -41,6 +41,7 @@ if given.cache:
     folder.mkdir(exist_ok=True)
     (folder / f"{given.cache}-{rank}").write_text(f"made by rank {rank}")
 if not given.sleep:
+    noted["wait"] = command("wait", "--timeout", "100")
     status, text, error = command("attach", "--all", "--json")
     noted["private"] = [status, json.loads(text)["daemons"] if text else error]
     if given.public:

@@ -219,6 +219,7 @@ class WarmupOfSeveralRanks(Case):
         self.assertEqual(len({t["PRELOAD_SOCKET_DIR"] for t in told}), 2)
         for rank in range(2):
             self.assertFalse([n for n in told[rank] if n.startswith(("OMPI_", "PMIX_"))])
+            self.assertEqual(self.noted(rank)["wait"][0], 0, self.noted(rank)["wait"])
             status, daemons = self.noted(rank)["private"]
             self.assertEqual(status, 0, daemons)
             # A client counts the devices that it is shown.
@@ -235,6 +236,7 @@ class WarmupOfSeveralRanks(Case):
             self.assertEqual([t["RANK"], t["LOCAL_RANK"], t["WORLD_SIZE"]], ["0", "0", "2"])
         self.assertEqual(len({(t["MASTER_ADDR"], t["MASTER_PORT"]) for t in told}), 2)
         for rank in (0, 2):
+            self.assertEqual(self.noted(rank)["wait"][0], 0, self.noted(rank)["wait"])
             status, daemons = self.noted(rank)["private"]
             self.assertEqual(status, 0, daemons)
             self.assertEqual(

@@ -43,7 +43,7 @@ def main() -> int:
         def begin(self, hosts, *flags, **faults):
             self.faults = ReadFaults(self.root, **faults)
             return self.start(
-                self.model, "-dp", 2, "--spread", "always", "--reader", "pread", *flags,
+                self.model, "-dp", 2, "--spread", "always", "--reader", "pread", "--disable-autotune", *flags,
                 ranks=2, device="cuda", through=[*hosts.through, *self.faults.through],
             )  # fmt: skip
 

@@ -139,7 +139,8 @@ def main() -> int:
             return second
 
         def check_program(self, table):
-            sizes = {e["measured_bytes"] for e in json.loads(table.read_text())["entries"] if e["collective"] == "allreduce"}
+            entries = json.loads(table.read_text())["entries"]
+            sizes = {each["measured_bytes"] for each in entries if each["collective"] == "allreduce"}
             flags = ["--sizes", ",".join(map(str, sorted(sizes)))]
             if self.hosts:
                 flags.append("--separate-hosts")

@@ -88,8 +88,9 @@ class Row(KeeperCase):
             before = [*before, "sh", "-c", script, "sh"]
         elif visible not in (None, "own"):
             env["CUDA_VISIBLE_DEVICES"] = visible
-        return self.start(  # tuning has a step of its own
-            model, *flags, "--disable-autotune", ranks=ranks if ranks > 1 else None, device=self.setting.device,
+        # Tuning is tuning.py's subject; elsewhere it would only take its time.
+        return self.start(
+            model, "--disable-autotune", *flags, ranks=ranks if ranks > 1 else None, device=self.setting.device,
             through=[*before, *through], env=env,
         )  # fmt: skip
 

@@ -43,7 +43,7 @@ StateFile state_of(const std::string& state) {
   StateFile file;
   file.state = state;
   file.job = "job-1";
-  file.progress = {4000, 10000, 100, 60.0, 1, wire::StalledRead{"/m/a.safetensors", 8, 16, 34}};
+  file.progress = {4000, 10000, 100, 60.0, 1, wire::StalledRead{"/m/a.safetensors", 8, 16, 34}, {}};
   return file;
 }
 
