@@ -199,6 +199,9 @@ class Comparison {
       // Small ones in long blocks, so that a block is more than the launch of it.
       const int iterations = bytes <= (std::size_t{1} << 20) ? 20 : 5;
       for (Side* side : {&without, &with}) side->prepare(from_, to_, bytes, iterations);
+      // Before the times, whose own reduction goes through one of the two communicators.
+      const preload_nccl_tuner_call own = plugin.last_call(without_id);
+      const preload_nccl_tuner_call chosen = plugin.last_call(tuned.id);
       check_result(bytes);
       std::vector<double> times[2];
       for (int i = 0; i < options_.repeats; ++i) {
@@ -207,8 +210,7 @@ class Comparison {
           times[which].push_back(time(which == 0 ? without : with, iterations, without.get()));
         }
       }
-      slower += report(bytes, times[0], times[1], plugin.last_call(without_id),
-                       plugin.last_call(tuned.id));
+      slower += report(bytes, times[0], times[1], own, chosen);
     }
     return slower;
   }

@@ -7,18 +7,13 @@
 namespace preload::client {
 namespace {
 
-// The largest page of the GPUs of today. Addresses and memory that are aligned alike are mapped by a
-// few large entries of the page table, others by one for each 2 MiB.
-constexpr std::uint64_t kLargestPage = 512 << 20;
-
 // A reservation of device addresses.
 class DeviceRange {
  public:
   DeviceRange(const cu::Driver& driver, std::uint64_t bytes, std::uint64_t wanted)
       : driver_(driver), bytes_(bytes) {
     if (bytes_ == 0) return;
-    const std::uint64_t alignment = wanted == 0 && bytes_ >= kLargestPage ? kLargestPage : 0;
-    const cu::Result result = driver_.address_reserve(&address_, bytes_, alignment, wanted, 0);
+    const cu::Result result = driver_.address_reserve(&address_, bytes_, 0, wanted, 0);
     if (result != 0 && wanted != 0) throw_address_taken(wanted, bytes_, driver_.text(result));
     driver_.check(result, fmt::format("reserving {} of address space", format_bytes(bytes_)));
     // The driver takes the address for a hint.

@@ -7,7 +7,6 @@ its own name, so that only what needs no second GPU is shown; `host`, host memor
 import dataclasses
 import json
 import pathlib
-import re
 import sys
 import typing
 import unittest
@@ -126,13 +125,6 @@ class Row(KeeperCase):
         )
 
 
-def cause_of(trace):
-    """The exception's own line."""
-    lines = trace.strip().splitlines()
-    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Failed|Expired)\b", line)]
-    return (named or lines)[-1][:300]
-
-
 def run_rows(rows, setting):
     """Prints a line for each as it ends, fields between tabs; whether none failed."""
     ok = True
@@ -149,7 +141,7 @@ def run_rows(rows, setting):
             result = "fail" if problems else "pass"
         for _, text in problems:
             print(text, file=sys.stderr)
-            figures += " | " + cause_of(text)
+            figures += " | " + text.strip().splitlines()[-1][:300]
         ok = ok and not problems
         print("row", row.title, result, figures.replace("\t", " ").replace("\n", " "), sep="\t", flush=True)
     return ok
