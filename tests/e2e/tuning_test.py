@@ -33,7 +33,8 @@ class TuningCase(harness.Case):
         self.model = harness.make_llama(self.root / "model")
 
     def environment(self, fault=""):
-        return {"PRELOAD_RUNTIME": FAKE_RUNTIME, "NCCL_TUNER_PLUGIN": TUNER, "FAKE_NCCL": fault}
+        fake = {"FAKE_NCCL": fault, "FAKE_NCCL_DIR": self.root}
+        return {"PRELOAD_RUNTIME": FAKE_RUNTIME, "NCCL_TUNER_PLUGIN": TUNER} | fake
 
     def flags(self):
         return ["-tp", 2, "--max-num-batched-tokens", 2, "--nccl-library", FAKE_NCCL]

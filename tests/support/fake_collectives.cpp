@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An NCCL without GPUs, for jobs on one machine: communicators over shared memory, collectives that
-// move nothing and take the time that their algorithm and protocol are given here, a tuner plugin
-// that is asked as NCCL asks it. $FAKE_NCCL says what goes wrong: `refuse:RANK` and `hang:RANK` in
-// forming a communicator, `die:RANK:N` and `fail:RANK:N` in the N-th collective.
+// An NCCL without GPUs, for jobs on one machine: communicators over files in $FAKE_NCCL_DIR that
+// are mapped, collectives that move nothing and take the time that their algorithm and protocol are
+// given here, a tuner plugin that is asked as NCCL asks it. $FAKE_NCCL says what goes wrong:
+// `refuse:RANK` and `hang:RANK` in forming a communicator, `die:RANK:N` and `fail:RANK:N` in the
+// N-th collective.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -141,7 +142,7 @@ ncclResult_t enqueue(ncclComm* comm, int collective, std::size_t bytes, void* st
 }
 
 Meeting* find_meeting(const char* name) {
-  const int fd = ::shm_open(name, O_CREAT | O_RDWR, 0600);
+  const int fd = ::open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
   if (fd < 0 || ::ftruncate(fd, sizeof(Meeting)) != 0) return nullptr;
   void* const at = ::mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ::close(fd);
@@ -180,7 +181,9 @@ ncclResult_t ncclGetVersion(int* version) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static std::atomic<int> count{0};
   std::memset(id, 0, sizeof *id);
-  std::snprintf(id->internal, sizeof id->internal, "/preload-fake-nccl-%d-%d", ::getpid(), ++count);
+  const char* directory = std::getenv("FAKE_NCCL_DIR");
+  std::snprintf(id->internal, sizeof id->internal, "%s/nccl-%d-%d",
+                directory == nullptr ? "/tmp" : directory, ::getpid(), ++count);
   return ncclSuccess;
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id, int rank,
@@ -195,7 +198,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id,
   if (comm->meeting == nullptr) return ncclSystemError;
   comm->meeting->arrived.fetch_add(1);
   while (comm->meeting->arrived.load() < ranks) std::this_thread::sleep_for(kPoll);
-  if (rank == 0) ::shm_unlink(id.internal);
+  if (rank == 0) ::unlink(id.internal);
   load_tuner(*comm);
   *out = comm;
   return ncclSuccess;
