@@ -53,7 +53,7 @@ class ArtifactStore {
   // Those that were put after so many puts(), the longest unused first: put in this order they are
   // the same store.
   std::vector<const Artifact*> put_since(std::uint64_t puts) const;
-  std::vector<Artifact> duplicates() const;  // of all, in that order
+  std::vector<Artifact> duplicates() const;              // of all, in that order
   std::uint64_t puts() const noexcept { return puts_; }  // ever
 
   std::uint64_t bytes() const noexcept { return bytes_; }
