@@ -166,11 +166,26 @@ def _place(folder: Path, name: str, text: str) -> bool:
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
-        os.link(temporary, folder / name)  # never over one that is there
-    except FileExistsError:
-        return False
+        try:
+            os.link(temporary, folder / name)  # never over one that is there
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without hard links
+            return _write_new(folder / name, text)
     finally:
         os.unlink(temporary)
+    return True
+
+
+def _write_new(path: Path, text: str) -> bool:
+    try:
+        with open(path, "x") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    except OSError:
+        path.unlink(missing_ok=True)  # half a table is none
+        raise
     return True
 
 

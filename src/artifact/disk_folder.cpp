@@ -135,8 +135,10 @@ RootLock::RootLock(int root)
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return;
     if (Clock::now() >= deadline) {
-      throw Error(Errc::kTimeout, fmt::format("another process has held the lock '{}' for {} s",
-                                              kLock, kPatience.count()));
+      throw Error(Errc::kTimeout,
+                  fmt::format("another process has held the lock '{}' for {} s: end the one "
+                              "that hangs (fuser names it), or try again",
+                              kLock, kPatience.count()));
     }
     std::this_thread::sleep_for(kRetry);
   }

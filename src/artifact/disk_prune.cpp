@@ -12,6 +12,7 @@
 
 #include "artifact/disk_entry.hpp"
 #include "artifact/disk_folder.hpp"
+#include "artifact/held_file.hpp"
 #include "artifact/staged_file.hpp"
 
 namespace preload::artifact {
@@ -52,14 +53,18 @@ void tidy_folders(int root) {
   }
 }
 
-void remove_file(int root, const Key& key) {
+// False where it is in use and stays.
+bool remove_file(int root, const Key& key) {
   const Fd folder = open_folder(root, key, false);
-  if (!folder) return;
+  if (!folder) return true;
+  const Removal removal = begin_removal(folder.get(), key.filename);
+  if (removal.in_use) return false;
   remove_entry(folder.get(), key.filename);
   if (::faccessat(folder.get(), key.filename.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
     throw Error(Errc::kUsage,
                 fmt::format("'{}' cannot be removed: is the folder ours to write to?", key.text()));
   }
+  return true;
 }
 
 }  // namespace
@@ -77,12 +82,13 @@ DiskTier::Pruned prune_files(int root, const PruneRule& rule) {
     const bool damaged = rule.damaged && !file.record;
     const bool fits = !rule.limits || (rule.keep_latest && kept == 0) ||
                       (kept < rule.limits->entries && bytes + file.bytes <= rule.limits->bytes);
-    if (!rule.all && !old && !damaged && fits) {
+    const bool goes = rule.all || old || damaged || !fits;
+    if (!goes || !remove_file(root, file.key)) {
+      if (goes) pruned.in_use.push_back(file.key);
       bytes += file.bytes;
       ++kept;
       continue;
     }
-    remove_file(root, file.key);
     pruned.keys.push_back(file.key);
     pruned.bytes += file.bytes;
   }

@@ -118,7 +118,8 @@ Put DiskTier::publish(int root, const Key& key, int content, const Metadata& met
   remove_stale_temporaries(folder);
   const StagedFile::Copied copied = staging.file().copy(content);
 
-  // Read before others are kept waiting.
+  // Synced and read before others are kept waiting.
+  staging.file().sync();
   DiskEntry read = read_entry(folder, key.filename);
   const RootLock lock(root);
   const DiskEntry old = renew_entry(folder, key.filename, std::move(read));

@@ -68,6 +68,7 @@ class DiskTier : public Tier {
   struct Pruned {
     std::vector<Key> keys;
     std::uint64_t bytes = 0;
+    std::vector<Key> in_use;  // would have gone, and stay: see hold_file()
   };
   Pruned prune(const PruneRule& rule) const;
 

@@ -11,8 +11,12 @@ namespace preload::artifact {
 // (versions as their makers write them).
 using Environment = std::map<std::string, std::string>;
 
+// The value of a field that decides and that nothing tells. It equals nothing, itself included.
+inline constexpr const char* kUnknown = "unknown";
+bool is_known(const Environment& environment);  // no field is kUnknown
+
 // "driver 570.86 (580.95 here), nccl 2.28.3 (unknown here)"; empty when both are the same. A field
-// that one side alone knows differs: what is not known cannot be relied on.
+// that one side alone knows differs, and so does one that neither knows: it cannot be relied on.
 std::string differences(const Environment& stored, const Environment& here);
 
 // SHA-256 of the canonical JSON, 64 digits.

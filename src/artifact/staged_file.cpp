@@ -54,12 +54,12 @@ void remove_if_stale(int folder, const std::string& name) noexcept {
 }  // namespace
 
 StagedFile::StagedFile(int folder) : folder_(folder) {
-  // Whoever cleans up between our open and our lock takes the file away: then another.
+  // Whoever cleans up between our open and our lock takes the file away, or has its lock and is
+  // about to: then another.
   do {
     name_ = random_name();
     fd_ = open_fd(folder, name_, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, Errc::kInternal);
-    try_lock(fd_.get());
-  } while (!has_a_name(fd_.get()));
+  } while (try_lock(fd_.get()) == EWOULDBLOCK || !has_a_name(fd_.get()));
 }
 
 StagedFile::~StagedFile() {

@@ -19,6 +19,7 @@ class StagedFile {
   ~StagedFile();  // gone, unless it has its name
 
   int fd() const noexcept { return fd_.get(); }
+  void sync();  // which may take long
   // Both sync first, so that a name never leads to less than everything.
   bool link_as(const std::string& name);  // false where something has that name
   void replace(const std::string& name);  // whatever had that name
@@ -30,8 +31,6 @@ class StagedFile {
   Copied copy(int content);
 
  private:
-  void sync();
-
   int folder_;
   std::string name_;
   Fd fd_;

@@ -94,9 +94,9 @@ StagedTree::StagedTree(const std::string& directory) {
     check_sys(::mkdirat(parent_.get(), name_.c_str(), 0700),
               fmt::format("cannot make a directory beside '{}'", directory), Errc::kUsage);
     folder_ = Fd(::openat(parent_.get(), name_.c_str(), kFolder));
-    // Whoever cleans up between the two takes it away: then another.
-  } while (!folder_ ||
-           (try_lock(folder_.get()), ::faccessat(parent_.get(), name_.c_str(), F_OK, 0) != 0));
+    // Whoever cleans up between the two takes it away, or has its lock and is about to: another.
+  } while (!folder_ || try_lock(folder_.get()) == EWOULDBLOCK ||
+           ::faccessat(parent_.get(), name_.c_str(), F_OK, 0) != 0);
 }
 
 StagedTree::~StagedTree() {

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <utility>
 
 namespace preload {
@@ -117,8 +118,10 @@ std::optional<std::string> read_file_at(int directory, const std::string& name,
 }
 
 void write_file_at(int directory, const std::string& name, std::string_view text) {
-  const std::string temporary = fmt::format(".{}.{}.tmp", name, ::getpid());
-  Fd fd = open_fd(directory, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600,
+  // Hosts and containers that share the directory have the same process ids.
+  std::random_device random;
+  const std::string temporary = fmt::format(".{}.{:08x}{:08x}.tmp", name, random(), random());
+  Fd fd = open_fd(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600,
                   Errc::kInternal);
   try {
     write_full(fd.get(), std::as_bytes(std::span(text)), fmt::format("'{}'", temporary));

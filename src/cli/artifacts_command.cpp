@@ -54,10 +54,15 @@ ordered_json json_of(const Entry& entry) {
           {"labels", entry.metadata.labels}};
 }
 
+// Stray files may have names that are no UTF-8.
+void print(const ordered_json& object) {
+  fmt::print("{}\n", object.dump(2, ' ', false, ordered_json::error_handler_t::replace));
+}
+
 void print_json(const DiskTier& tier, const std::vector<Entry>& entries) {
   ordered_json artifacts = ordered_json::array();
   for (const Entry& entry : entries) artifacts.push_back(json_of(entry));
-  fmt::print("{}\n", ordered_json{{"root", tier.root()}, {"artifacts", artifacts}}.dump(2));
+  print({{"root", tier.root()}, {"artifacts", artifacts}});
 }
 
 void print_list(const DiskTier& tier, const std::vector<Entry>& entries) {
@@ -106,7 +111,7 @@ int check(const DiskTier& tier, const Selection& selection, bool json) {
     for (const auto& damage : checked.damages) {
       damaged.push_back({{"key", damage.key.text()}, {"problem", damage.problem}});
     }
-    fmt::print("{}\n", ordered_json{{"checked", checked.entries}, {"damaged", damaged}}.dump(2));
+    print({{"checked", checked.entries}, {"damaged", damaged}});
   } else {
     for (const auto& damage : checked.damages) {
       fmt::print("{}: {}\n", damage.key.text(), damage.problem);
@@ -148,8 +153,16 @@ int prune(const DiskTier& tier, const artifact::PruneRule& rule, bool json) {
       fmt::print("{}\n", key.text());
     }
   }
+  ordered_json in_use = ordered_json::array();
+  for (const Key& key : pruned.in_use) {
+    if (json) {
+      in_use.push_back(key.text());
+    } else {
+      fmt::print("{} stays: a job uses it\n", key.text());
+    }
+  }
   if (json) {
-    fmt::print("{}\n", ordered_json{{"removed", removed}, {"bytes", pruned.bytes}}.dump(2));
+    print({{"removed", removed}, {"in_use", in_use}, {"bytes", pruned.bytes}});
   } else {
     fmt::print("{} removed, {}\n", counted(pruned.keys.size(), "artifact"),
                format_bytes(pruned.bytes));

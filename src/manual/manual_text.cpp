@@ -97,7 +97,7 @@ constexpr auto kCommandTexts = std::to_array<CommandText>({
      "shows a line each; show adds what each was made under; check reads every one and compares it "
      "with what was written; prune removes those that are damaged and what crashed jobs left, and "
      "what its options choose. Jobs bound the cache themselves: past 32 GiB, what was not used for "
-     "longest goes."},
+     "longest goes. A table that a serving job hands to its engines stays."},
     {"bench",
      "Times a load of the model beside the limit of the hardware, measured in the same run, and "
      "beside other loaders where they are installed. Every run is verified against the files."},

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/fd.hpp"
 #include "cli/serve_options.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi_session.hpp"
@@ -41,6 +42,7 @@ struct RankContext {
   JobFront front;
   std::optional<StateKeeper> keeper;  // rank_place
   std::string tuner_table;            // rank_tuning: path on this node, "" without one
+  Fd tuner_table_use;                 // by which no prune removes it while engines may start
 };
 
 }  // namespace preload::run

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "artifact/held_file.hpp"
 #include "run/collective_tuning.hpp"
 
 namespace preload::run {
@@ -13,6 +14,7 @@ void tune_collectives(RankContext& rank, const warmup::Backend& backend) {
       std::ranges::any_of(rank.daemons, [](const RoleDaemon& daemon) { return !daemon.adopted; });
   CollectiveTuning tuning(rank, {plan.model, plan.checkpoint, plan.spec}, backend);
   rank.tuner_table = tuning.run(loaded ? TuningUse::kReuse : TuningUse::kLookUp).table;
+  if (!rank.tuner_table.empty()) rank.tuner_table_use = artifact::hold_file(rank.tuner_table);
 }
 
 }  // namespace preload::run

@@ -8,7 +8,6 @@
 #include <system_error>
 
 #include "artifact/config_hash.hpp"
-#include "artifact/flashinfer_tables.hpp"
 #include "artifact/local_environment.hpp"
 #include "artifact/tree_store.hpp"
 #include "base/bytes.hpp"
@@ -65,19 +64,6 @@ bool has_files(const std::string& folder) {
   return false;
 }
 
-// Folders <version>/<architecture> below vLLM's cache root.
-std::vector<std::string> flashinfer_folders(const std::string& vllm_root) {
-  std::vector<std::string> folders;
-  std::error_code error;
-  const fs::path top = fs::path(vllm_root) / "flashinfer_autotune_cache";
-  for (const auto& version : fs::directory_iterator(top, error)) {
-    for (const auto& architecture : fs::directory_iterator(version.path(), error)) {
-      if (architecture.is_directory(error)) folders.push_back(architecture.path().string());
-    }
-  }
-  return folders;
-}
-
 }  // namespace
 
 WarmupArtifacts::WarmupArtifacts(const cli::ServeOptions& options, const Launch& launch,
@@ -91,7 +77,10 @@ WarmupArtifacts::WarmupArtifacts(const cli::ServeOptions& options, const Launch&
                  artifact::rank_filename(node_rank_, here_, kTree)},
       root_(choose_root(options, tier_, config_)) {
   if (root_.empty()) return;
-  caches_ = hook::engine_caches(root_, hook::own_environment());
+  const std::vector<std::string> inherited = hook::own_environment();
+  caches_ = hook::engine_caches(root_, inherited);
+  flashinfer_ = {hook::value_of(inherited, "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"),
+                 hook::folder_of(caches_, "VLLM_CACHE_ROOT")};
   marker_ = fmt::format("{}/warmed-{}", root_, reference_.filename);
 }
 
@@ -134,6 +123,12 @@ void WarmupArtifacts::mark() const {
 }
 
 bool WarmupArtifacts::find() {
+  if (!artifact::is_known(here_) || !find_tree()) return false;
+  artifact::restore_flashinfer_tables(tier_, flashinfer_, node_rank_, config_, here_);
+  return true;
+}
+
+bool WarmupArtifacts::find_tree() {
   if (is_marked()) {
     log::info(fmt::format("warm-up: what it would leave is in {}", hook::caches_folder(root_)));
     return true;
@@ -157,10 +152,7 @@ void WarmupArtifacts::store() {
   }
   artifact::Metadata metadata{here_, {{"model", model_}, {"config", config_}, {"tree", kTree}}};
   artifact::store_tree(tier_, reference_, hook::caches_folder(root_), metadata);
-  for (const std::string& folder :
-       flashinfer_folders(hook::folder_of(caches_, "VLLM_CACHE_ROOT"))) {
-    artifact::store_flashinfer_tables(tier_, folder, node_rank_, config_, metadata);
-  }
+  artifact::store_flashinfer_tables(tier_, flashinfer_, node_rank_, config_, metadata);
   mark();
 }
 

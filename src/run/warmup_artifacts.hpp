@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "artifact/disk_tier.hpp"
+#include "artifact/flashinfer_tables.hpp"
 #include "cli/serve_options.hpp"
 #include "hook/engine_caches.hpp"
 #include "run/launch.hpp"
@@ -34,6 +35,7 @@ class WarmupArtifacts {
   void store();  // one line of log for what fails
 
  private:
+  bool find_tree();
   bool is_marked() const;
   void mark() const;
 
@@ -45,6 +47,7 @@ class WarmupArtifacts {
   artifact::Key reference_;
   std::string root_, marker_;  // the latter of a warm-up that is in the directories
   std::vector<hook::EngineCache> caches_;
+  artifact::FlashinferPlace flashinfer_;
 };
 
 }  // namespace preload::run

@@ -25,10 +25,12 @@ void Handover::handle(Session& session, const wire::HandoverRequest& request) {
     case Step::kPrepare:
       return;
     case Step::kDrain: {
-      if (!std::exchange(drained_, true))
+      // What was draining already is not this successor's to undo.
+      if (holding_.drain(true)) {
+        drained_ = true;
         log::info(fmt::format("pid {} is to succeed {} and drains it: no more attaches",
                               session.peer().pid, holding_.place()));
-      holding_.drain(true);
+      }
       wire::PackageReply reply;
       reply.open_leases = holding_.leases().size();
       return session.answer(wire::Type::kHandover, wire::to_json(reply));

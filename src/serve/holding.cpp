@@ -212,14 +212,16 @@ PackageView Holding::package_view() const {
   return view;
 }
 
-void Holding::drain(bool draining) {
-  if (released_ || draining_ == draining) return;
+bool Holding::drain(bool draining) {
+  if (released_ || draining_ == draining || (!draining && release_asked_)) return false;
   draining_ = draining;
   free_if_due();
+  return true;
 }
 
 wire::ReleaseReply Holding::release(const wire::ReleaseRequest& request, const Peer& peer) {
-  const bool news = !draining_ && !released_;
+  const bool news = !release_asked_ && !released_;
+  release_asked_ = true;
   draining_ = true;
   if (news)
     log::info(fmt::format("pid {} asked to release {}; open leases: {}", peer.pid, place(),

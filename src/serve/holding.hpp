@@ -24,8 +24,9 @@ class Holding {
   void admit() noexcept { admitted_ = true; }
   // Kept for a daemon that is gone: attaches are answered, in state ORPHANED.
   void set_orphaned(bool orphaned) noexcept { orphaned_ = orphaned; }
-  // Stops attaches until the last lease ends, which frees; or, if it has not, admits them again.
-  void drain(bool draining);
+  // Stops attaches until the last lease ends, which frees; or, if it has not and nobody has asked
+  // for its release, admits them again. Whether that changed anything.
+  bool drain(bool draining);
 
   wire::HelloReply hello() const;
   wire::DescribeReply describe() const;
@@ -70,6 +71,7 @@ class Holding {
   bool admitted_ = false;
   bool orphaned_ = false;
   bool draining_ = false;
+  bool release_asked_ = false;
   bool released_ = false;
   std::string export_kind_;
   std::function<void(const Lease&)> on_lease_;

@@ -62,6 +62,13 @@ int cuDeviceGetUuid(unsigned char* bytes, int device) {
   std::memset(bytes, device == 0 ? 0x11 : 0x22, 16);
   return 0;
 }
+int cuDeviceGetName(char* out, int size, int) {
+  return put("Fake H200 of CUDA's", out, static_cast<unsigned>(size));
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == 75 ? 9 : attribute == 76 ? 1 : 0;
+  return 0;
+}
 int cuGetErrorString(int, const char** text) {
   *text = "a fake error";
   return 0;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """FlashInfer's tables from one engine to its successor, with a FlashInfer that stands for the real one."""
 
+import errno
 import json
 import os
 import sys
@@ -97,6 +98,18 @@ class FlashinferTables(WithDaemon):
         self.write("new", f"{HASH}/{FILE}", '{"newer": 1}')
         self.assertEqual(self.get(), 0)
         self.assertEqual(self.read("new", f"{HASH}/{FILE}"), '{"newer": 1}')
+
+    def test_a_file_system_without_hard_links_gets_them_too(self):
+        self.write("old", f"{HASH}/{FILE}")
+        self.write("old", f"{OTHER}/{FILE}")
+        self.put()
+        self.write("new", f"{OTHER}/{FILE}", '{"newer": 1}')
+        with mock.patch("os.link", side_effect=PermissionError(errno.EPERM, "no hard links")):
+            self.assertEqual(self.get(), 1)
+        self.assertEqual(self.read("new", f"{HASH}/{FILE}"), TABLE)
+        self.assertEqual(self.read("new", f"{OTHER}/{FILE}"), '{"newer": 1}')
+        left = [path for path in (self.root / "new").rglob("*") if path.is_file()]
+        self.assertEqual(len(left), 2, left)
 
     def test_engines_of_several_configurations_add_to_each_other(self):
         self.write("old", f"{HASH}/{FILE}")

@@ -12,8 +12,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <thread>
+#include <utility>
 
 #include "artifact/disk_tier.hpp"
 #include "artifact/staged_file.hpp"
@@ -223,6 +227,35 @@ TEST_F(DiskFaults, WhatAKilledWriterLeftGoesWithTheNextWrite) {
   EXPECT_FALSE(tier().get(kKey, kHere));
   EXPECT_EQ(tier().put_bytes(kKey, "good", {kHere, {}}), Put::kStored);
   expect_intact();
+}
+
+// Cleans up in a folder, over and over, while others write there.
+class Cleaner {
+ public:
+  explicit Cleaner(std::function<void()> clean)
+      : thread_([this, clean = std::move(clean)] {
+          while (!over_) clean();
+        }) {}
+  ~Cleaner() {
+    over_ = true;
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> over_ = false;
+  std::thread thread_;
+};
+
+TEST_F(DiskFaults, ACleanerNeverTakesAWritersTemporaryFile) {
+  constexpr int kFiles = 2000;
+  directory_.make_directory("folder");
+  const Fd folder =
+      open_fd(AT_FDCWD, directory_ / "folder", O_RDONLY | O_DIRECTORY, 0, Errc::kInternal);
+  const Cleaner cleaner([&] { remove_stale_temporaries(folder.get()); });
+  for (int i = 0; i < kFiles; ++i) {
+    StagedFile file(folder.get());
+    ASSERT_NO_THROW(file.replace("entry")) << i;
+  }
 }
 
 TEST_F(DiskFaults, ACrashBetweenRecordAndContentLosesNothing) {

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 
+#include "artifact/held_file.hpp"
 #include "support/temp_dir.hpp"
 #include "unit/artifact/log_lines.hpp"
 
@@ -244,6 +245,39 @@ TEST_F(DiskTierTest, PruningTouchesOnlyWhatIsMeant) {
   EXPECT_THAT(tier_.prune({.selection = {.kind = "k"}, .all = true}).keys, ElementsAre(other));
   EXPECT_TRUE(tier_.get(kKey, kHere));
   EXPECT_THAT(tier_.prune({.selection = {.keys = {third}}, .all = true}).keys, IsEmpty());
+}
+
+TEST_F(DiskTierTest, WhatAJobHoldsIsNotPruned) {
+  const Key other{"k", "c", "other"};
+  tier_.put_bytes(kKey, "content", {kHere, {}});
+  tier_.put_bytes(other, "x", {kHere, {}});
+  age(kKey, 1000);
+  Fd held = hold_file(tier_.get(kKey, kHere)->path);
+  ASSERT_TRUE(held);
+  age(kKey, 1000);
+  const auto unused = tier_.prune({.unused_s = 500});
+  EXPECT_THAT(unused.keys, IsEmpty());
+  EXPECT_THAT(unused.in_use, ElementsAre(kKey));
+  const auto all = tier_.prune({.all = true});
+  EXPECT_THAT(all.keys, ElementsAre(other));
+  EXPECT_THAT(all.in_use, ElementsAre(kKey));
+  EXPECT_EQ(tier_.get(kKey, kHere)->text(), "content");
+  held.reset();
+  EXPECT_THAT(tier_.prune({.all = true}).keys, ElementsAre(kKey));
+}
+
+TEST_F(DiskTierTest, PastTheLimitsWhatAJobHoldsStays) {
+  DiskTier tier(directory_ / "cache", {.bytes = kMiB, .entries = 1});
+  tier.put_bytes(kKey, "content", {kHere, {}});
+  const Fd held = hold_file(tier.get(kKey, kHere)->path);
+  age(kKey, 1000);
+  tier.put_bytes({"k", "c", "next"}, "x", {kHere, {}});
+  EXPECT_TRUE(tier.get(kKey, kHere));
+  EXPECT_TRUE(tier.get({"k", "c", "next"}, kHere));
+}
+
+TEST_F(DiskTierTest, WhatIsGoneCannotBeHeld) {
+  EXPECT_FALSE(hold_file(directory_ / "cache/no/such/file"));
 }
 
 TEST_F(DiskTierTest, LiesBelowTheCacheRoot) {

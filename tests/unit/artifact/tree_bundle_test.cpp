@@ -2,16 +2,21 @@
 #include "artifact/tree_bundle.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <span>
+#include <thread>
+#include <vector>
 
+#include "artifact/staged_tree.hpp"
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "support/temp_dir.hpp"
@@ -321,6 +326,30 @@ TEST_F(TreeBundle, ATreePastTheLimitsIsNotWritten) {
   EXPECT_THROW(bundle("in", {.depth = 2}), Error);
   EXPECT_NO_THROW(bundle("in", {.bytes = 2000, .entries = 3, .depth = 3}));
   EXPECT_THROW(bundle("absent"), Error);
+}
+
+// Each cleans up what others left as it starts.
+TEST_F(TreeBundle, ManyThatUnpackAtOnceTakeNothingFromEachOther) {
+  constexpr int kWriters = 4;
+  constexpr int kRounds = 100;
+  std::atomic<int> failures = 0;
+  std::vector<std::thread> writers;
+  for (int i = 0; i < kWriters; ++i) {
+    writers.emplace_back([&, i] {
+      for (int k = 0; k < kRounds; ++k) {
+        try {
+          StagedTree tree(directory_ / "shared/out");
+          write_file_at(tree.fd(), fmt::format("file{}", i), "x");
+          if (!read_file_at(tree.fd(), fmt::format("file{}", i))) ++failures;
+        } catch (const Error&) {
+          ++failures;
+        }
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_TRUE(fs::is_empty(directory_ / "shared"));
 }
 
 TEST_F(TreeBundle, WhatAKilledProcessUnpackedGoesWithTheNextOne) {

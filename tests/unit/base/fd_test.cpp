@@ -7,8 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -79,6 +81,31 @@ TEST(Fd, WriteFileAtReplacesTheWholeFileAndLeavesNoOther) {
   struct stat status {};
   ASSERT_EQ(::fstatat(directory.get(), "state", &status, 0), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600U);
+}
+
+TEST(Fd, WritersOfOneProcessIdDoNotMeetInAFile) {
+  constexpr int kWriters = 4;
+  constexpr int kWrites = 25;
+  const test::TempDir dir;
+  const Fd directory = open_fd(AT_FDCWD, dir.path(), O_RDONLY | O_DIRECTORY, 0, Errc::kInternal);
+  std::atomic<int> failures = 0;
+  std::vector<std::thread> writers;
+  for (int i = 0; i < kWriters; ++i) {
+    writers.emplace_back([&, i] {
+      const std::string text(10000, static_cast<char>('a' + i));
+      for (int k = 0; k < kWrites; ++k) {
+        try {
+          write_file_at(directory.get(), "state", text);
+          const auto read = read_file_at(directory.get(), "state");
+          if (!read || *read != std::string(10000, read->front())) ++failures;
+        } catch (const Error&) {
+          ++failures;
+        }
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(failures, 0);
 }
 
 TEST(Fd, ReadFileAtDoesNotFollowLinks) {

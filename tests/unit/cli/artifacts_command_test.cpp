@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "artifact/disk_tier.hpp"
+#include "artifact/held_file.hpp"
 #include "base/error.hpp"
 #include "cli/age.hpp"
 #include "cli/command.hpp"
@@ -63,6 +64,23 @@ TEST_F(ArtifactsCommand, ListsALineEach) {
   EXPECT_THAT(out, HasSubstr("dp0_rank0.00000000.json"));
   EXPECT_THAT(out, HasSubstr("2 artifacts, 12 B in " + directory_.path()));
   EXPECT_EQ(run({}), out);
+}
+
+TEST_F(ArtifactsCommand, NamesThatAreNoUtf8DoNotStopJson) {
+  directory_.write("vllm-warmup-cache/k/c/stray\xff.json", "x");
+  EXPECT_EQ(json::parse(run({"check", "--json"}, 3)).at("damaged").size(), 1U);
+  EXPECT_EQ(json::parse(run({"prune", "--json"})).at("removed").size(), 1U);
+  EXPECT_EQ(json::parse(run({"list", "--json"})).at("artifacts").size(), 2U);
+}
+
+TEST_F(ArtifactsCommand, PruneSaysWhatStaysSinceAJobUsesIt) {
+  const Fd held = artifact::hold_file(
+      directory_ / "vllm-warmup-cache/nccl_tuner/0123456789abcdef/" + kTable.filename);
+  ASSERT_TRUE(held);
+  EXPECT_THAT(run({"prune", "--all"}), HasSubstr(kTable.text() + " stays: a job uses it"));
+  const json pruned = json::parse(run({"prune", "--all", "--json"}));
+  EXPECT_EQ(pruned.at("in_use"), json::array({kTable.text()}));
+  EXPECT_EQ(pruned.at("removed"), json::array());
 }
 
 TEST_F(ArtifactsCommand, KindAndKeyNarrow) {

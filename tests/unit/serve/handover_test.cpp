@@ -145,6 +145,46 @@ TEST_F(HandoverTest, AdmitsAgainAfterADrainThatWasGivenUp) {
   attach(pipe);
 }
 
+TEST_F(HandoverTest, AReleaseOutlivesTheSuccessorThatDrained) {
+  for (const bool asked_before : {true, false}) {
+    const TempDir temp;
+    const SocketDir directory = temp.open();
+    Running first(directory, sample_residency());
+    const auto connection = [&] { return connect_to(directory, kPlace.socket_name(), kTimeoutMs); };
+    const auto release = [&] {
+      wire::call_release(connection().get(), {.after_leases = true}, kTimeoutMs);
+    };
+    LeasePipe held;
+    attach(connection(), held);
+    if (asked_before) release();
+    {
+      Predecessor predecessor(directory, kPlace, {});
+      EXPECT_EQ(predecessor.drain(), 1U);
+      if (!asked_before) release();
+    }
+    // The daemon has seen the successor go when another one may come.
+    EXPECT_TRUE(eventually(
+        [&] {
+          try {
+            Predecessor another(directory, kPlace, {});
+            return true;
+          } catch (const Error&) {
+            return false;
+          }
+        },
+        kSoon));
+    LeasePipe pipe;
+    EXPECT_EQ(refusal([&] { attach(connection(), pipe); }).code, Errc::kReleased);
+    held.write.reset();
+    EXPECT_TRUE(eventually(
+        [&] {
+          return wire::call_status(connection().get(), kTimeoutMs).state ==
+                 wire::DaemonState::kReleased;
+        },
+        kSoon));
+  }
+}
+
 TEST_F(HandoverTest, DrainsToNothingAndIsSucceededStill) {
   Running first(directory_, sample_residency());
   Predecessor predecessor(directory_, kPlace, {});
