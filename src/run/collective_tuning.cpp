@@ -19,6 +19,7 @@
 #include "memory/device.hpp"
 #include "run/agreement.hpp"
 #include "run/cpu_binding.hpp"
+#include "run/kept_table.hpp"
 #include "run/progress_line.hpp"
 #include "warmup/decision.hpp"
 #include "warmup/sweep.hpp"
@@ -122,7 +123,9 @@ TuningOutcome CollectiveTuning::run(TuningUse use) {
   outcome.report = warmup::sweep_report_from_json(texts->sweep, "the sweep");
   if (!found) keep(store, *texts);
   rank_.group.barrier({"every node to keep its tuning table", rank_.cancel(), kSlowDisk});
-  outcome.table = store.path();
+  outcome.table =
+      path_kept_by_all(rank_.group, store, texts->table,
+                       {"every rank to find its tuning table", rank_.cancel(), kSlowDisk});
   if (outcome.table.empty()) return outcome;
   log::info(fmt::format("{} {}; engines use it with NCCL_TUNER_PLUGIN={} PRELOAD_TUNER_TABLE={}",
                         found ? "NCCL's collectives were tuned before for this topology:"
@@ -142,6 +145,7 @@ TuningFacts CollectiveTuning::own_facts() const {
   }
   facts.gpu = gpu_name(rank_.launch.device.device);
   facts.variables = nccl_variables();
+  facts.environment = artifact::local_environment(rank_.launch.device.device);
   return facts;
 }
 
@@ -160,11 +164,7 @@ warmup::TuningStore CollectiveTuning::make_store(const std::vector<TuningFacts>&
       artifact::job_fields(subject_.checkpoint.config_json, subject_.model.hf_overrides,
                            subject_.model.layout, launch.sizes);
   fields.merge(tuning_fields(ranks, launch.places, rank_.options.tuning.most_tokens));
-  artifact::Environment here = artifact::local_environment(launch.device.device);
-  here["nccl"] = tuner::nccl_version_text(ranks.front().nccl_version);
-  const int first = launch.coords.global - launch.place.local;
-  return {tier_, coords_of(first, launch.sizes), artifact::config_hash(fields), std::move(here),
-          subject_.model.model};
+  return {tier_, artifact::config_hash(fields), job_environment(ranks), subject_.model.model};
 }
 
 std::optional<warmup::TuningTexts> CollectiveTuning::share_found(warmup::TuningStore& store) {

@@ -2,11 +2,13 @@
 #include "run/tuning_facts.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -33,16 +35,20 @@ std::string encode(const TuningFacts& facts) {
               {"in_the_way", facts.in_the_way},
               {"gpu", facts.gpu},
               {"free", facts.free_bytes},
-              {"variables", facts.variables}}
+              {"variables", facts.variables},
+              {"environment", facts.environment}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 TuningFacts decode_tuning_facts(std::string_view text) {
   try {
     const Json json = Json::parse(text);
-    return {json.at("nccl").get<int>(), json.at("in_the_way").get<std::string>(),
-            json.at("gpu").get<std::string>(), json.at("free").get<std::uint64_t>(),
-            json.at("variables").get<std::vector<std::string>>()};
+    return {json.at("nccl").get<int>(),
+            json.at("in_the_way").get<std::string>(),
+            json.at("gpu").get<std::string>(),
+            json.at("free").get<std::uint64_t>(),
+            json.at("variables").get<std::vector<std::string>>(),
+            json.at("environment").get<artifact::Environment>()};
   } catch (const Json::exception& error) {
     throw Error(Errc::kInternal,
                 fmt::format("a rank sent no facts for the tuning of NCCL: {}", error.what()));
@@ -93,6 +99,24 @@ std::map<std::string, std::string> tuning_fields(const std::vector<TuningFacts>&
           {"gpus", gpus.dump(-1, ' ', false, Json::error_handler_t::replace)},
           {"nccl_variables", variables.dump(-1, ' ', false, Json::error_handler_t::replace)},
           {"max_num_batched_tokens", fmt::format("{}", most_tokens)}};
+}
+
+artifact::Environment job_environment(const std::vector<TuningFacts>& ranks) {
+  std::set<std::string> names;
+  for (const TuningFacts& facts : ranks) {
+    for (const auto& [name, value] : facts.environment) names.insert(name);
+  }
+  artifact::Environment job;
+  for (const std::string& name : names) {
+    std::set<std::string> values;
+    for (const TuningFacts& facts : ranks) {
+      const auto at = facts.environment.find(name);
+      values.insert(at == facts.environment.end() ? "unknown" : at->second);
+    }
+    job[name] = fmt::format("{}", fmt::join(values, ", "));
+  }
+  job["nccl"] = tuner::nccl_version_text(ranks.front().nccl_version);
+  return job;
 }
 
 std::uint64_t tuning_buffer_bytes(const std::vector<TuningFacts>& ranks) noexcept {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "artifact/environment.hpp"
 #include "plan/topology.hpp"
 
 namespace preload::run {
@@ -18,6 +19,7 @@ struct TuningFacts {
   std::string gpu;                     // its name
   std::uint64_t free_bytes = 0;        // of it
   std::vector<std::string> variables;  // NCCL_…, as far as they decide how NCCL carries messages
+  artifact::Environment environment = {};  // of the rank's GPU and driver
   friend bool operator==(const TuningFacts&, const TuningFacts&) = default;
 };
 std::string encode(const TuningFacts& facts);
@@ -33,6 +35,9 @@ std::string not_tuned_because(const std::vector<TuningFacts>& ranks);
 std::map<std::string, std::string> tuning_fields(const std::vector<TuningFacts>& ranks,
                                                  const std::vector<RankPlace>& places,
                                                  int most_tokens);
+// What the whole job runs on, the same on every rank: of each field the values of all ranks, and
+// the NCCL's version.
+artifact::Environment job_environment(const std::vector<TuningFacts>& ranks);
 // Of each of the two buffers of a rank.
 std::uint64_t tuning_buffer_bytes(const std::vector<TuningFacts>& ranks) noexcept;
 

@@ -65,7 +65,7 @@ std::vector<Entry> entries_for(const TuningTable& table, const TableUser& user,
   if (user.gpu && std::find(gpus.begin(), gpus.end(), *user.gpu) == gpus.end()) {
     refuse(
         fmt::format("the tuning table '{}' was measured on {}, this is {}; tune on GPUs of this "
-                    "kind with `preload tune`",
+                    "kind with `preload tune`, mixed kinds in one job",
                     path, fmt::join(gpus, ", "), *user.gpu));
   }
   if (std::find(table.shapes.begin(), table.shapes.end(), user.shape) == table.shapes.end()) {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "artifact/tier.hpp"
-#include "plan/topology.hpp"
 #include "warmup/sweep_report.hpp"
 
 namespace preload::warmup {
@@ -18,27 +17,27 @@ struct TuningTexts {
   friend bool operator==(const TuningTexts&, const TuningTexts&) = default;
 };
 
-// Where a node keeps it: <rank>.json is the table, .csv the same for NCCL's example tuner,
-// .sweep.json the sweep, under the names of the node's first rank.
+// Where a node keeps it: .json is the table, .csv the same for NCCL's example tuner, .sweep.json
+// the sweep, all under the name of the job's rank 0, which is the same on every node.
 class TuningStore {
  public:
-  // `config`: of artifact::config_hash; `here` with the NCCL's version.
-  TuningStore(artifact::Tier& tier, const RankCoords& node_first, std::string config,
-              artifact::Environment here, std::string model);
+  // `config`: of artifact::config_hash; `job`: what all ranks run on, and the NCCL's version.
+  TuningStore(artifact::Tier& tier, std::string config, artifact::Environment job,
+              std::string model);
 
-  std::optional<TuningTexts> find();  // both, and the table a good one
+  std::optional<TuningTexts> find();  // both, of one sweep, and the table a good one
   // Takes the place of what was measured in the same environment before.
   void keep(const TuningTexts& texts);
-  std::string path();  // of the table; "" when it is not kept
+  // Where this very table is kept; "" when another is, or none.
+  std::string path_of(const std::string& table);
 
  private:
   artifact::Key key(const char* suffix) const;
-  void put(const char* suffix, const std::string& text);
+  bool put(const char* suffix, const std::string& text, const std::string& table_hash = {});
 
   artifact::Tier& tier_;
-  const RankCoords node_first_;
   const std::string config_;
-  const artifact::Environment here_;
+  const artifact::Environment job_;
   const std::string model_;
 };
 

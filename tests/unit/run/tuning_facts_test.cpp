@@ -23,6 +23,7 @@ TuningFacts good() {
 TEST(TuningFacts, SurviveTheirText) {
   TuningFacts facts = good();
   facts.in_the_way = "no plugin";
+  facts.environment = {{"driver", "580.95"}};
   EXPECT_EQ(decode_tuning_facts(encode(facts)), facts);
   EXPECT_THROW(decode_tuning_facts("{}"), Error);
 }
@@ -62,6 +63,17 @@ TEST(TuningFacts, OfAnotherPlacementOrOtherVariablesAreAnotherTables) {
   other = good();
   other.free_bytes = 1;
   EXPECT_EQ(tuning_fields({good(), other}, near, 8192), fields);
+}
+
+TEST(TuningFacts, ATableIsOfAllThatTheJobRunsOn) {
+  TuningFacts old = good(), newer = good(), unknown = good();
+  old.environment = {{"driver", "570.86"}, {"gpu", "NVIDIA H200"}};
+  newer.environment = {{"driver", "580.95"}, {"gpu", "NVIDIA H200"}};
+  const artifact::Environment same{
+      {"driver", "570.86, 580.95"}, {"gpu", "NVIDIA H200"}, {"nccl", "2.28.3"}};
+  EXPECT_EQ(job_environment({old, newer}), same);
+  EXPECT_EQ(job_environment({newer, old, old}), same);
+  EXPECT_EQ(job_environment({old, unknown}).at("gpu"), "NVIDIA H200, unknown");
 }
 
 TEST(TuningFacts, CountTheVariablesThatDecideHowNcclCarriesMessages) {

@@ -94,7 +94,7 @@ TEST(TunerPluginRefuses, ATableOfOtherGpus) {
   const NamedTable table(replaced(sample_text(), "Fake GPU 3", "Fake GPU 1"));
   EXPECT_THAT(log_of_refusal(FakeNccl::current()),
               HasSubstr("was measured on Fake GPU 1, this is Fake GPU 3; tune on GPUs of this kind "
-                        "with `preload tune`"));
+                        "with `preload tune`, mixed kinds in one job"));
 }
 
 TEST(TunerPluginRefuses, NothingWhereThereIsOneRank) {

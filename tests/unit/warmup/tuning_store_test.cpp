@@ -23,6 +23,7 @@ using testing::SizeIs;
 const artifact::Environment kHere{{"gpu", "NVIDIA H200"}, {"nccl", "2.28.3"}};
 const std::string kConfig(64, 'a');
 
+// Their tables differ, too.
 TuningTexts texts(double seconds) {
   constexpr tuner::Candidate kRing{tuner::Algorithm::kRing, tuner::Protocol::kSimple};
   SweepReport report;
@@ -35,7 +36,7 @@ TuningTexts texts(double seconds) {
   PointResult point;
   point.point = {0, {2, 1}, Operation::kAllReduce, 4096, false};
   point.offer = {{kRing}, kRing, false, 1};
-  point.measured = {{Choice{}, 20e-6}};
+  point.measured = {{Choice{}, seconds * 20e-6}};
   report.result.points = {point};
   return {to_json(make_table(report.result, 22803, report.topology, {{2, 1}})), to_json(report)};
 }
@@ -43,7 +44,7 @@ TuningTexts texts(double seconds) {
 class TuningStoreTest : public testing::Test {
  protected:
   TuningStore store(const artifact::Environment& here = kHere, std::string model = "a model") {
-    return {tier_, RankCoords{}, kConfig, here, std::move(model)};
+    return {tier_, kConfig, here, std::move(model)};
   }
   test::TempDir directory_;
   artifact::DiskTier tier_{directory_.path() + "/vllm-warmup-cache"};
@@ -51,14 +52,14 @@ class TuningStoreTest : public testing::Test {
 
 TEST_F(TuningStoreTest, FindsWhatItKept) {
   EXPECT_FALSE(store().find());
-  EXPECT_EQ(store().path(), "");
+  EXPECT_EQ(store().path_of(texts(1).table), "");
   store().keep(texts(1));
   EXPECT_EQ(store().find(), texts(1));
-  std::ifstream file(store().path());
+  std::ifstream file(store().path_of(texts(1).table));
   std::string text((std::istreambuf_iterator<char>(file)), {});
   EXPECT_EQ(text, texts(1).table);
-  EXPECT_TRUE(
-      std::filesystem::exists(std::filesystem::path(store().path()).replace_extension("csv")));
+  EXPECT_TRUE(std::filesystem::exists(
+      std::filesystem::path(store().path_of(texts(1).table)).replace_extension("csv")));
 }
 
 TEST_F(TuningStoreTest, WhatIsMeasuredAnewTakesItsPlace) {
@@ -80,17 +81,43 @@ TEST_F(TuningStoreTest, ATableThatIsNoneIsMeasuredAnew) {
   EXPECT_FALSE(store().find());
 }
 
+TEST_F(TuningStoreTest, AnotherTableIsNotTheOneThatIsAskedFor) {
+  store().keep(texts(1));
+  EXPECT_EQ(store().path_of(texts(2).table), "");
+}
+
+TEST_F(TuningStoreTest, EveryNodeNamesItByTheJobsFirstRank) {
+  store().keep(texts(1));
+  const std::filesystem::path path = store().path_of(texts(1).table);
+  EXPECT_THAT(path.filename().string(), testing::MatchesRegex("dp0_rank0\\.[0-9a-f]+\\.json"));
+}
+
+// As after a write that did not get so far.
+TEST_F(TuningStoreTest, ATableWithAnothersSweepIsMeasuredAnew) {
+  store().keep(texts(1));
+  const std::filesystem::path path = store().path_of(texts(1).table);
+  const std::string name = path.filename().string();
+  const artifact::Key key{std::string(artifact::kNcclTuner), kConfig, name};
+  ASSERT_EQ(
+      tier_.put_bytes(key, texts(2).table, {kHere, {}}, artifact::Overwrite::kSameEnvironment),
+      artifact::Put::kStored);
+  EXPECT_FALSE(store().find());
+  const auto all = stored_sweeps(tier_, "");
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all[0].table, "");
+}
+
 TEST_F(TuningStoreTest, ListsSweepsOfAModel) {
   EXPECT_THAT(stored_sweeps(tier_, ""), IsEmpty());
   store().keep(texts(1));
   const auto all = stored_sweeps(tier_, "");
   ASSERT_THAT(all, SizeIs(1));
-  EXPECT_EQ(all[0].table, store().path());
+  EXPECT_EQ(all[0].table, store().path_of(texts(1).table));
   EXPECT_EQ(all[0].report.result.planned, 1U);
   EXPECT_THAT(stored_sweeps(tier_, "a model"), SizeIs(1));
   EXPECT_THAT(stored_sweeps(tier_, "another"), IsEmpty());
   const auto json = nlohmann::json::parse(sweeps_json(all));
-  EXPECT_EQ(json.at("sweeps").at(0).at("table"), store().path());
+  EXPECT_EQ(json.at("sweeps").at(0).at("table"), store().path_of(texts(1).table));
   EXPECT_EQ(json.at("sweeps").at(0).at("model"), "a model");
 }
 
