@@ -68,7 +68,7 @@ class NcclExchange final : public RankExchange {
   void exchange(std::span<const Message> out, std::span<const Message> in, void* stream,
                 const std::atomic<bool>& stop) override {
     auto* const on = static_cast<cudaStream_t>(stream);
-    library_.check(library_.group_start(), "beginning an NCCL group", comm_);
+    NcclGroup group(library_, "queueing an NCCL group");
     for (const Message& message : in) {
       library_.check(library_.recv(message.data, message.bytes, ncclUint8,
                                    static_cast<int>(message.rank), comm_, on),
@@ -79,7 +79,7 @@ class NcclExchange final : public RankExchange {
                                    static_cast<int>(message.rank), comm_, on),
                      "sending through NCCL", comm_);
     }
-    library_.check(library_.group_end(), "queueing an NCCL group", comm_);
+    group.end();
     settle("queueing an NCCL group", std::nullopt, &stop);
   }
 
@@ -90,7 +90,11 @@ class NcclExchange final : public RankExchange {
   }
 
   void abort() noexcept override {
-    if (comm_ != nullptr) library_.comm_abort(std::exchange(comm_, nullptr));
+    if (comm_ == nullptr) return;
+    const Watchdog watchdog(2 * kLetGo, exit_status(Errc::kLauncher),
+                            fmt::format("NCCL did not give up a communicator on {} within {} s",
+                                        host_name(), 2 * kLetGo.count()));
+    library_.comm_abort(std::exchange(comm_, nullptr));
   }
 
  private:

@@ -49,4 +49,29 @@ class NcclLibrary {
   int version_ = 0;
 };
 
+// Calls of NCCL that begin together. One that fails on the way leaves no group open: what is given
+// up later would wait for its end.
+class NcclGroup {
+ public:
+  NcclGroup(const NcclLibrary& library, const char* what) : library_(library), what_(what) {
+    library_.check(library_.group_start(), what_);
+    open_ = true;
+  }
+  ~NcclGroup() {
+    if (open_) library_.group_end();
+  }
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+
+  void end() {
+    open_ = false;
+    library_.check(library_.group_end(), what_);
+  }
+
+ private:
+  const NcclLibrary& library_;
+  const char* what_;
+  bool open_ = false;
+};
+
 }  // namespace preload

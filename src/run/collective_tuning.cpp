@@ -71,7 +71,7 @@ std::string why_empty(const warmup::SweepResult& result) {
   if (result.points.empty() && result.planned > 0) {
     return "the time of --autotune-budget was over before the first message";
   }
-  return "NCCL asked its tuner nothing (is it older than 2.24?), so that they are warmed alone";
+  return "NCCL asked its tuner nothing that its ranks agree on, so that they are warmed alone";
 }
 
 int ranks_per_node(const Launch& launch) {

@@ -69,8 +69,8 @@ std::string engine_json(const cli::ModelOptions& model, const ParallelSizes& siz
 
 // With the table that this job has tuned or found, unless the user has chosen a plugin.
 std::map<std::string, std::string> RankWarmup::tuner_variables() const {
-  const std::filesystem::path chosen = environment("NCCL_TUNER_PLUGIN");
-  const bool is_another = !chosen.empty() && chosen.filename() != tuner::kPluginName;
+  const std::string chosen = environment("NCCL_TUNER_PLUGIN");
+  const bool is_another = !chosen.empty() && !tuner::names_plugin(chosen);
   if (rank_.tuner_table.empty() || is_another) return {};
   try {
     return {{"NCCL_TUNER_PLUGIN", tuner::find_plugin()},

@@ -19,6 +19,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int kFirstWithTuner = 22400;  // of the plugin interface in version 4
+
 // NCCL takes hundreds of MiB for each communicator.
 constexpr std::uint64_t kLeastFree = 2 * kGiB;
 constexpr std::uint64_t kMostBuffer = 256 * kMiB;
@@ -78,9 +80,17 @@ std::string not_tuned_because(const std::vector<TuningFacts>& ranks) {
                          rank, tuner::nccl_version_text(facts.nccl_version),
                          tuner::nccl_version_text(ranks.front().nccl_version));
     }
+    if (facts.nccl_version < kFirstWithTuner) {
+      return fmt::format(
+          "NCCL {} asks no tuner that preload knows, {} and newer do: name one with "
+          "--nccl-library",
+          tuner::nccl_version_text(facts.nccl_version), tuner::nccl_version_text(kFirstWithTuner));
+    }
     if (facts.free_bytes < kLeastFree) {
-      return fmt::format("rank {}: {} are free on its GPU, and NCCL wants some {}", rank,
-                         format_bytes(facts.free_bytes), format_bytes(kLeastFree));
+      return fmt::format(
+          "rank {}: {} are free on its GPU, and NCCL wants some {}: run preload tune "
+          "before the GPUs are filled",
+          rank, format_bytes(facts.free_bytes), format_bytes(kLeastFree));
     }
   }
   return {};

@@ -9,6 +9,10 @@
 
 namespace preload::tuner {
 
+bool names_plugin(const std::string& value) {
+  return value == "preload" || std::filesystem::path(value).filename() == kPluginName;
+}
+
 std::string find_plugin() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);

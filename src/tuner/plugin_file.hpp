@@ -7,6 +7,10 @@
 namespace preload::tuner {
 
 inline constexpr const char* kPluginName = "libnccl-tuner-preload.so";
+
+// Whether NCCL_TUNER_PLUGIN names ours: by its file, or by the word that NCCL makes the file's name
+// of.
+bool names_plugin(const std::string& value);
 // NCCL cuts what NCCL_TUNER_PLUGIN says after so many bytes.
 inline constexpr std::size_t kMaxPluginPath = 254;
 

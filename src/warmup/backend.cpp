@@ -21,7 +21,7 @@ constexpr const char* kTableVariable = "PRELOAD_TUNER_TABLE";
 Backend gpu_backend() {
   Backend backend;
   const std::string set = environment(kPluginVariable);
-  if (!set.empty() && std::filesystem::path(set).filename() != tuner::kPluginName) {
+  if (!set.empty() && !tuner::names_plugin(set)) {
     backend.in_the_way = fmt::format("{} names another plugin, '{}'", kPluginVariable, set);
     return backend;
   }

@@ -109,27 +109,27 @@ void NcclCommunicator::enqueue(Operation operation, std::uint64_t bytes, const s
 void NcclCommunicator::exchange_with_all(std::size_t bytes, const std::byte* source,
                                          std::byte* target, cudaStream_t stream) const {
   constexpr const char* kWhat = "queueing an all-to-all";
-  library_.check(library_.group_start(), kWhat, comm_);
+  NcclGroup group(library_, kWhat);
   for (int peer = 0; peer < ranks_; ++peer) {
     const std::size_t at = static_cast<std::size_t>(peer) * bytes;
     library_.check(library_.send(source + at, bytes, ncclUint8, peer, comm_, stream), kWhat, comm_);
     library_.check(library_.recv(target + at, bytes, ncclUint8, peer, comm_, stream), kWhat, comm_);
   }
-  library_.check(library_.group_end(), kWhat, comm_);
+  group.end();
 }
 
 // From each stage to the next.
 void NcclCommunicator::pass_on(std::size_t bytes, const std::byte* source, std::byte* target,
                                cudaStream_t stream) const {
   constexpr const char* kWhat = "queueing a message to the next stage";
-  library_.check(library_.group_start(), kWhat, comm_);
+  NcclGroup group(library_, kWhat);
   if (rank_ + 1 < ranks_) {
     library_.check(library_.send(source, bytes, ncclUint8, rank_ + 1, comm_, stream), kWhat, comm_);
   }
   if (rank_ > 0) {
     library_.check(library_.recv(target, bytes, ncclUint8, rank_ - 1, comm_, stream), kWhat, comm_);
   }
-  library_.check(library_.group_end(), kWhat, comm_);
+  group.end();
 }
 
 void NcclCommunicator::check() const {

@@ -11,7 +11,9 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/environment.hpp"
 #include "base/error.hpp"
+#include "comm/watchdog.hpp"
 #include "warmup/nccl_communicator.hpp"
 #include "warmup/sweep_table.hpp"
 #include "warmup/tuner_control.hpp"
@@ -22,6 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kIds{60};
+constexpr std::chrono::seconds kBeyond{30};  // the time limit of a run, where that cannot be told
 
 std::string hex(const ncclUniqueId& id) {
   std::string text;
@@ -147,6 +150,12 @@ class Timer final : public NcclTimer {
                   fmt::format("{} of {} did not end within {} s", operation_name(point.operation),
                               format_bytes(point.bytes), options_.run_timeout.count()));
     };
+    // The first use of an algorithm connects to other ranks inside NCCL's own call.
+    const Watchdog watchdog(
+        options_.run_timeout + kBeyond, exit_status(Errc::kLauncher),
+        fmt::format("{} of {} on {} hangs in NCCL: NCCL_DEBUG=INFO shows where, --disable-autotune "
+                    "does without",
+                    operation_name(point.operation), format_bytes(point.bytes), host_name()));
     return device_->time(work);
   }
 

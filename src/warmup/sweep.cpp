@@ -36,8 +36,8 @@ int repetitions_for(double seconds) noexcept {
 class PointSweep {
  public:
   PointSweep(SweepExchange& exchange, CollectiveTimer& timer, const SweepPoint& point,
-             std::vector<int> ranks)
-      : exchange_(exchange), timer_(timer), ranks_(std::move(ranks)) {
+             std::vector<int> ranks, double budget_s)
+      : exchange_(exchange), timer_(timer), ranks_(std::move(ranks)), budget_s_(budget_s) {
     result_.point = point;
   }
 
@@ -46,21 +46,31 @@ class PointSweep {
     offer();
     if (is_tunable(result_.point.operation) && !asked(result_.offer)) return std::nullopt;
     result_.repetitions = 1;
-    result_.repetitions = repetitions_for(slowest_median(rounds({Choice{}}, 1).front()));
+    const double once = slowest_median(rounds({Choice{}}, 1).front());
+    result_.repetitions = repetitions_for(once);
+    if (is_late()) {
+      result_.measured = {{Choice{}, once}};
+      return std::move(result_);
+    }
     if (!result_.offer.own) {
       result_.measured = {{Choice{}, slowest_median(rounds({Choice{}}, kRounds).front())}};
       return std::move(result_);
     }
     measure(choices_to_try(result_.offer));
+    if (is_late()) return std::move(result_);
     const tuner::Candidate fastest =
         result_.measured[fastest_of(result_.measured)].choice.candidate.value_or(
             *result_.offer.own);
     measure(channels_to_try(fastest, result_.point.shape));
-    decide();
+    if (!is_late()) decide();
     return std::move(result_);
   }
 
  private:
+  // A large message over a slow network may take longer than all that is left: then NCCL's own way
+  // stays.
+  bool is_late() const { return exchange_.seconds() >= budget_s_; }
+
   static std::size_t fastest_of(const std::vector<Measured>& measured) {
     return static_cast<std::size_t>(std::ranges::min_element(measured, {}, &Measured::seconds) -
                                     measured.begin());
@@ -143,6 +153,7 @@ class PointSweep {
     const Choice own{measured[best].choice.candidate, 0};
     const auto plain = std::ranges::find(measured, own, &Measured::choice);
     if (plain == measured.end()) return best;
+    if (choose(std::vector{measured.front().seconds, plain->seconds}) == 0) return best;
     const std::vector<double> both = {plain->seconds, measured[best].seconds};
     return choose(both) == 0 ? static_cast<std::size_t>(plain - measured.begin()) : best;
   }
@@ -150,6 +161,7 @@ class PointSweep {
   SweepExchange& exchange_;
   CollectiveTimer& timer_;
   const std::vector<int> ranks_;
+  const double budget_s_;
   PointResult result_;
 };
 
@@ -179,8 +191,9 @@ SweepResult sweep(Group& group, CollectiveTimer& timer, const std::vector<SweepP
       options.progress(fmt::format("{} of {}: {} of {}", i + 1, points.size(),
                                    operation_name(point.operation), format_bytes(point.bytes)));
     }
-    PointSweep one(exchange, timer, point, ranks_with(shapes, point));
+    PointSweep one(exchange, timer, point, ranks_with(shapes, point), options.budget_s);
     auto measured = one.run([&](const Offer& offer) {
+      if (!offer.own) return true;  // nothing that could have been measured already
       return asked
           .emplace(point.shape, point.operation, point.bytes, offer.registered_buffers,
                    offer.pipelined_ops)

@@ -33,6 +33,10 @@ TEST(TuningFacts, SayWhatIsInTheWayOfWhichRank) {
   TuningFacts other = good();
   other.in_the_way = "this build has no NCCL";
   EXPECT_EQ(not_tuned_because({good(), other}), "rank 1: this build has no NCCL");
+  TuningFacts old = good();
+  old.nccl_version = 22304;
+  EXPECT_THAT(not_tuned_because({old, old}),
+              AllOf(HasSubstr("2.23.4"), HasSubstr("--nccl-library")));
   other = good();
   other.nccl_version = 22705;
   EXPECT_THAT(not_tuned_because({good(), good(), other}),

@@ -70,6 +70,20 @@ TEST(Sweep, TriesChannelsOfWhatIsFastest) {
   EXPECT_EQ(result.points[0].measured[*result.points[0].chosen].choice, (Choice{kRing, 4}));
 }
 
+// The candidate alone gains too little, with its channels enough.
+TEST(Sweep, KeepsTheChannelsThatMakeTheGain) {
+  FakeTimer timer(
+      {{2, 1}}, kOffer,
+      [](const SweepPoint&, const Choice& choice) {
+        if (choice.candidate != kTree) return 20e-6;
+        return choice.channels == 4 ? 18.8e-6 : 19.4e-6;
+      },
+      1, 0);
+  const SweepResult result = run(timer, points({1024}));
+  ASSERT_TRUE(result.points[0].chosen);
+  EXPECT_EQ(result.points[0].measured[*result.points[0].chosen].choice, (Choice{kTree, 4}));
+}
+
 TEST(Sweep, KeepsNcclsOwnChoiceWithinTheMargin) {
   FakeTimer timer(
       {{2, 1}}, kOffer,
@@ -120,14 +134,22 @@ TEST(Sweep, MeasuresWhatNoTunerIsAskedForAndChoosesNothing) {
   }
 }
 
+// Within a message, too: one that was begun is not measured in other ways any more.
 TEST(Sweep, EndsWhenTheBudgetIsSpent) {
   FakeTimer timer(
-      {{2, 1}}, kOffer, [](const SweepPoint&, const Choice&) { return 20e-6; }, 1, 0);
+      {{2, 1}}, kOffer,
+      [](const SweepPoint&, const Choice& choice) {
+        return choice.candidate == kTree ? 10e-6 : 20e-6;
+      },
+      1, 0);
   SweepOptions options = patient();
   options.budget_s = 10;
   options.clock = [&] { return timer.runs == 0 ? 0.0 : 11.0; };
   const SweepResult result = run(timer, points({1024, 2048, 4096}), options);
-  EXPECT_EQ(result.points.size(), 1U);
+  ASSERT_EQ(result.points.size(), 1U);
+  EXPECT_FALSE(result.points[0].chosen);
+  ASSERT_EQ(result.points[0].measured.size(), 1U);
+  EXPECT_DOUBLE_EQ(result.points[0].measured[0].seconds, 20e-6);
   EXPECT_EQ(result.planned, 3U);
   EXPECT_DOUBLE_EQ(result.seconds, 11);
   options.budget_s = 0;
@@ -138,18 +160,20 @@ TEST(Sweep, EndsWhenTheBudgetIsSpent) {
 TEST(Sweep, DoesNotMeasureTheSameQuestionTwice) {
   class Deaf final : public CollectiveTimer {
    public:
+    Offer offered = kOffer;
     int nccl_version() const override { return 22803; }
     std::vector<tuner::Shape> shapes() const override { return {{2, 1}}; }
-    Offer offer(const SweepPoint&) override { return kOffer; }
+    Offer offer(const SweepPoint&) override { return offered; }
     double run(const SweepPoint&, const Choice&, int) override { return 20e-6; }
   } timer;
   const auto alone = make_single_group();
-  const SweepResult result = sweep(*alone, timer,
-                                   {{0, {2, 1}, Operation::kAllReduce, 1024, true},
-                                    {0, {2, 1}, Operation::kAllReduce, 1024, false}},
-                                   kShapes, patient(), Cancel());
+  const std::vector<SweepPoint> both = {{0, {2, 1}, Operation::kAllReduce, 1024, true},
+                                        {0, {2, 1}, Operation::kAllReduce, 1024, false}};
+  const SweepResult result = sweep(*alone, timer, both, kShapes, patient(), Cancel());
   EXPECT_EQ(result.points.size(), 1U);
   EXPECT_EQ(result.planned, 1U);
+  timer.offered = {};  // nothing is known of what NCCL asks: nothing was measured already
+  EXPECT_EQ(sweep(*alone, timer, both, kShapes, patient(), Cancel()).points.size(), 2U);
 }
 
 TEST(Sweep, SaysHowFarItIs) {
