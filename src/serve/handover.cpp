@@ -25,9 +25,11 @@ void Handover::handle(Session& session, const wire::HandoverRequest& request) {
     case Step::kPrepare:
       return;
     case Step::kDrain: {
-      if (!std::exchange(drained_, true))
+      if (!holding_.is_draining()) {
+        drained_ = true;
         log::info(fmt::format("pid {} is to succeed {} and drains it: no more attaches",
                               session.peer().pid, holding_.place()));
+      }
       holding_.drain(true);
       wire::PackageReply reply;
       reply.open_leases = holding_.leases().size();

@@ -213,7 +213,7 @@ PackageView Holding::package_view() const {
 }
 
 void Holding::drain(bool draining) {
-  if (released_ || draining_ == draining) return;
+  if (released_ || draining_ == draining || (!draining && release_asked_)) return;
   draining_ = draining;
   free_if_due();
 }
@@ -221,6 +221,7 @@ void Holding::drain(bool draining) {
 wire::ReleaseReply Holding::release(const wire::ReleaseRequest& request, const Peer& peer) {
   const bool news = !draining_ && !released_;
   draining_ = true;
+  release_asked_ = true;
   if (news)
     log::info(fmt::format("pid {} asked to release {}; open leases: {}", peer.pid, place(),
                           leases_.size()));

@@ -25,7 +25,8 @@ class Holding {
   // Kept for a daemon that is gone: attaches are answered, in state ORPHANED.
   void set_orphaned(bool orphaned) noexcept { orphaned_ = orphaned; }
   // Stops attaches until the last lease ends, which frees; or, if it has not, admits them again.
-  void drain(bool draining);
+  void drain(bool draining);  // false takes back no release()
+  bool is_draining() const noexcept { return draining_; }
 
   wire::HelloReply hello() const;
   wire::DescribeReply describe() const;
@@ -70,6 +71,7 @@ class Holding {
   bool admitted_ = false;
   bool orphaned_ = false;
   bool draining_ = false;
+  bool release_asked_ = false;
   bool released_ = false;
   std::string export_kind_;
   std::function<void(const Lease&)> on_lease_;

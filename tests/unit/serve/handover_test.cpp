@@ -145,6 +145,34 @@ TEST_F(HandoverTest, AdmitsAgainAfterADrainThatWasGivenUp) {
   attach(pipe);
 }
 
+TEST_F(HandoverTest, TakesBackNoReleaseOfAUserWhenTheSuccessorEnds) {
+  for (const bool released_first : {true, false}) {
+    Running first(directory_, sample_residency());
+    LeasePipe held;
+    attach(held);
+    if (released_first) wire::call_release(connect().get(), {}, kTimeoutMs);
+    {
+      Predecessor predecessor(directory_, kPlace, {});
+      EXPECT_EQ(predecessor.drain(), 1U);
+      if (!released_first) wire::call_release(connect().get(), {}, kTimeoutMs);
+    }
+    // The next successor is taken on once the daemon has seen the end of this one.
+    EXPECT_TRUE(eventually(
+        [&] {
+          try {
+            Predecessor another(directory_, kPlace, {});
+            return true;
+          } catch (const Error&) {
+            return false;
+          }
+        },
+        kSoon));
+    EXPECT_EQ(status().state, wire::DaemonState::kDraining);
+    held = LeasePipe();
+    EXPECT_TRUE(eventually([&] { return status().state == wire::DaemonState::kReleased; }, kSoon));
+  }
+}
+
 TEST_F(HandoverTest, DrainsToNothingAndIsSucceededStill) {
   Running first(directory_, sample_residency());
   Predecessor predecessor(directory_, kPlace, {});
