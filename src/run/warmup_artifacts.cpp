@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <exception>
 #include <filesystem>
 #include <system_error>
 
 #include "artifact/config_hash.hpp"
+#include "artifact/environment.hpp"
 #include "artifact/flashinfer_tables.hpp"
 #include "artifact/local_environment.hpp"
 #include "artifact/tree_store.hpp"
@@ -17,7 +19,6 @@
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "hook/engine_packages.hpp"
-#include "hook/environment.hpp"
 #include "run/warmup_facts.hpp"
 
 namespace preload::run {
@@ -27,13 +28,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTree = "engine-caches.json";
 constexpr std::size_t kFolderDigits = 16;
+constexpr std::size_t kEnvironmentDigits = 8;
 
 std::string configuration(const cli::ServeOptions& options, const Launch& launch,
                           const RankPlan& plan) {
   artifact::JobFields fields = artifact::job_fields(
       plan.checkpoint.config_json, plan.model.hf_overrides, plan.model.layout, launch.sizes);
   fields["warmup_command"] = options.warmup.command;
-  for (const auto& [name, value] : hook::engine_settings(hook::own_environment())) {
+  for (const auto& [name, value] : hook::engine_settings(options.warmup.inherited)) {
     fields[name] = value;
   }
   fields["warmup_scope"] = cli::scope_name(options.warmup.scope);
@@ -43,24 +45,29 @@ std::string configuration(const cli::ServeOptions& options, const Launch& launch
 artifact::Environment environment_of(const cli::ServeOptions& options, const Launch& launch) {
   artifact::Environment here = artifact::local_environment(launch.device.device);
   for (const auto& [package, version] :
-       hook::engine_packages(options.warmup.command, hook::own_environment())) {
+       hook::engine_packages(options.warmup.command, options.warmup.inherited)) {
     here[package] = version;
   }
   return here;
 }
 
 std::string choose_root(const cli::ServeOptions& options, const artifact::DiskTier& tier,
-                        const std::string& config) {
+                        const std::string& config, const artifact::Environment& here) {
   if (!options.warmup.cache_dir.empty()) return options.warmup.cache_dir;
   if (tier.root().empty()) return {};
   const fs::path caches = fs::absolute(tier.root()).parent_path() / "engine-caches";
-  return (caches / config.substr(0, kFolderDigits)).string();
+  // What another driver or engine has left would be packed and restored with it for ever.
+  return (caches / fmt::format("{}-{}", config.substr(0, kFolderDigits),
+                               artifact::environment_digest(here).substr(0, kEnvironmentDigits)))
+      .string();
 }
 
 bool has_files(const std::string& folder) {
-  std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-    if (entry.is_regular_file(error)) return true;
+  std::error_code error;  // other jobs' engines make and remove files there meanwhile
+  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
+  for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
+    std::error_code gone;
+    if (at->is_regular_file(gone)) return true;
   }
   return false;
 }
@@ -70,9 +77,14 @@ std::vector<std::string> flashinfer_folders(const std::string& vllm_root) {
   std::vector<std::string> folders;
   std::error_code error;
   const fs::path top = fs::path(vllm_root) / "flashinfer_autotune_cache";
-  for (const auto& version : fs::directory_iterator(top, error)) {
-    for (const auto& architecture : fs::directory_iterator(version.path(), error)) {
-      if (architecture.is_directory(error)) folders.push_back(architecture.path().string());
+  const fs::directory_iterator end;
+  for (fs::directory_iterator version(top, error); !error && version != end;
+       version.increment(error)) {
+    std::error_code ended;  // no folder, or gone meanwhile: the next one may be there
+    for (fs::directory_iterator below(version->path(), ended); !ended && below != end;
+         below.increment(ended)) {
+      std::error_code gone;
+      if (below->is_directory(gone)) folders.push_back(below->path().string());
     }
   }
   return folders;
@@ -89,9 +101,9 @@ WarmupArtifacts::WarmupArtifacts(const cli::ServeOptions& options, const Launch&
       here_(environment_of(options, launch)),
       reference_{std::string(artifact::kCompileCache), config_,
                  artifact::rank_filename(node_rank_, here_, kTree)},
-      root_(choose_root(options, tier_, config_)) {
+      root_(choose_root(options, tier_, config_, here_)) {
   if (root_.empty()) return;
-  caches_ = hook::engine_caches(root_, hook::own_environment());
+  caches_ = hook::engine_caches(root_, options.warmup.inherited);
   marker_ = fmt::format("{}/warmed-{}", root_, reference_.filename);
 }
 
@@ -105,7 +117,7 @@ bool WarmupArtifacts::prepare(const std::map<std::string, std::string>& more) {
   try {
     hook::prepare(root_, caches_, more);
     return true;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     if (given_) throw;
     log::warn(error.what());
     return false;
@@ -133,7 +145,7 @@ void WarmupArtifacts::mark() const {
   }
 }
 
-bool WarmupArtifacts::find() {
+bool WarmupArtifacts::find() try {
   if (is_marked()) {
     log::info(fmt::format("warm-up: what it would leave is in {}", hook::caches_folder(root_)));
     return true;
@@ -145,9 +157,13 @@ bool WarmupArtifacts::find() {
                         format_bytes(restored->bytes), hook::caches_folder(root_)));
   mark();
   return true;
+} catch (const std::exception& error) {
+  log::warn(fmt::format("the warm-up runs again, since '{}' cannot be looked at: {}", root_,
+                        error.what()));
+  return false;
 }
 
-void WarmupArtifacts::store() {
+void WarmupArtifacts::store() try {
   if (!has_files(hook::caches_folder(root_))) {
     log::info(
         fmt::format("warm-up: nothing was left in {}: the next start will run the command "
@@ -162,6 +178,8 @@ void WarmupArtifacts::store() {
     artifact::store_flashinfer_tables(tier_, folder, node_rank_, config_, metadata);
   }
   mark();
+} catch (const std::exception& error) {
+  log::warn(fmt::format("what the warm-up left in '{}' is not kept: {}", root_, error.what()));
 }
 
 }  // namespace preload::run
