@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/options.hpp"
 
@@ -21,6 +22,9 @@ struct WarmupOptions {
   bool required = false;                   // --warmup-required
   bool always = false;                     // --warmup-exec-always
   std::string cache_dir;                   // --warmup-cache-dir; "": below the cache root
+  // The process's environment as it was started with, NAME=VALUE: later this process sets in its
+  // own what is not for the command.
+  std::vector<std::string> inherited;
 };
 
 // Throws Error(kUsage) for flags that say how to run a command that is not given.

@@ -18,6 +18,7 @@
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "hook/line_splitter.hpp"
+#include "hook/orphans.hpp"
 #include "hook/supervisor.hpp"
 
 namespace preload::hook {
@@ -27,6 +28,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTurn{50};
+// What is left in the pipe when all is over; a log that takes no more is not waited for.
+constexpr milliseconds kLastWords{3'000};
+constexpr std::size_t kReadBytes = 1 << 12;  // few lines between two looks at the clock
 // From the order to end to the report that nothing is left: past KILL a process may still have to
 // give a GPU's memory back.
 constexpr milliseconds kAllGone{kTermGrace + milliseconds(30'000)};
@@ -88,12 +92,14 @@ class Running {
   }
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
-  // Whatever is left goes with the supervisor's end of the channel.
+  // A supervisor that has not reported leaves what it looked after to this process.
   ~Running() {
     control_.reset();
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    reap();
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      reap();
+    }
+    if (!report_) orphans_.end();
   }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -104,20 +110,22 @@ class Running {
     pollfd polled[2] = {{output_.get(), POLLIN, 0}, {control_.get(), POLLIN, 0}};
     if (output_closed_) polled[0].fd = -1;
     ::poll(polled, 2, static_cast<int>(kTurn.count()));
-    read_output(lines);
+    read_output(lines, kTurn);
     if (polled[1].revents == 0) return false;
     SupervisorReport report;
     if (::recv(control_.get(), &report, sizeof report, 0) == sizeof report) report_ = report;
-    read_output(lines);
+    read_output(lines, kLastWords);
     reap();
     return true;
   }
   const std::optional<SupervisorReport>& report() const noexcept { return report_; }
 
  private:
-  void read_output(LineSplitter& lines) {
-    std::array<char, 1 << 14> buffer;
-    for (;;) {
+  // A command may print faster than its lines can be logged.
+  void read_output(LineSplitter& lines, milliseconds longest) {
+    std::array<char, kReadBytes> buffer;
+    const auto until = Clock::now() + longest;
+    do {
       const auto got = ::read(output_.get(), buffer.data(), buffer.size());
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) {
@@ -125,7 +133,7 @@ class Running {
         return;
       }
       lines.add({buffer.data(), static_cast<std::size_t>(got)});
-    }
+    } while (Clock::now() < until);
   }
   void reap() {
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
@@ -134,6 +142,7 @@ class Running {
   }
 
   const Clock::time_point start_;
+  Orphans orphans_;
   Fd output_, control_;
   bool output_closed_ = false;
   pid_t pid_ = 0;

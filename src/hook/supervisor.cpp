@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -39,11 +41,21 @@ constexpr int kNotStarted = 127;        // as shells have it
   _exit(kNotStarted);
 }
 
+// Launchers, MPI and drivers leave descriptors open that are none of the hook's.
+void keep_descriptors() {
+  if (close_range(kControlDescriptor, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
+  // Before Linux 5.11.
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename().string());
+    if (fd >= kControlDescriptor) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+}
+
 class Supervisor {
  public:
   explicit Supervisor(const std::string& command) {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    fcntl(kControlDescriptor, F_SETFD, FD_CLOEXEC);
+    keep_descriptors();
     // A launcher that signals all processes of a step means the rank, which tells this one.
     for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE}) {
       ::signal(signal, SIG_IGN);

@@ -108,14 +108,18 @@ CpuSet node_cpus(const std::string& device, const std::string& root) {
   return parse_cpu_list(line(path).value_or("")).value_or(CpuSet());
 }
 
-CpuBinding::CpuBinding(const std::string& device) {
+CpuBinding::CpuBinding(const std::string& device)
+    : CpuBinding(std::vector<std::string>{device}, "loading") {}
+
+CpuBinding::CpuBinding(const std::vector<std::string>& devices, std::string_view purpose) {
   const auto bound = affinity();
   if (!bound) {
     account_ = fmt::format("CPU binding left as it is: {}", errno_text(errno));
     return;
   }
   before_ = *bound;
-  CpuSet node = node_cpus(device);
+  CpuSet node;
+  for (const std::string& device : devices) node.merge(node_cpus(device));
   // A container without /sys does not say: ask for all, and the kernel gives what is there.
   const bool known = !node.empty();
   for (int cpu = 0; !known && cpu < static_cast<int>(kSets * CPU_SETSIZE); ++cpu) node.insert(cpu);
@@ -135,12 +139,12 @@ CpuBinding::CpuBinding(const std::string& device) {
     account_ = fmt::format("CPU binding left as it is: {} CPUs", before_.size());
     return;
   }
-  account_ = widened_ ? fmt::format("CPU binding widened from {} to {} CPUs while loading",
-                                    before_.size(), after->size())
+  account_ = widened_ ? fmt::format("CPU binding widened from {} to {} CPUs for {}", before_.size(),
+                                    after->size(), purpose)
                       : fmt::format(
-                            "CPU binding stays at {}: {}; loading will be slow with "
+                            "CPU binding stays at {}: {}; {} will be slow with "
                             "so few (`srun --cpus-per-task`, `mpirun --bind-to none`)",
-                            counted(before_.size(), "CPU"), refusal);
+                            counted(before_.size(), "CPU"), refusal, purpose);
 }
 
 CpuBinding::~CpuBinding() {

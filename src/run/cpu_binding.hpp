@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace preload::run {
 
@@ -24,6 +25,8 @@ CpuSet node_cpus(const std::string& device, const std::string& root = "/");
 class CpuBinding {
  public:
   explicit CpuBinding(const std::string& device);
+  // The nodes of all of them; `purpose`, for the account: "loading".
+  CpuBinding(const std::vector<std::string>& devices, std::string_view purpose);
   ~CpuBinding();
   CpuBinding(const CpuBinding&) = delete;
   CpuBinding& operator=(const CpuBinding&) = delete;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "run/private_serving.hpp"
 #include "run/rank_role.hpp"
 #include "run/succession.hpp"
 #include "serve/keeper_link.hpp"
@@ -19,6 +20,7 @@ constexpr int kKeeperTimeoutMs = 1000;
 void take_place(RankContext& rank) {
   const cli::ServeOptions& options = rank.options;
   rank.directory.emplace(SocketDir::open(options.socket_dir, true));
+  remove_stale_private(*rank.directory);  // of jobs that were killed in their warm-up
   if (options.keeper == KeeperUse::kRequire)
     static_cast<void>(connect_to_keeper(*rank.directory, kKeeperTimeoutMs, options.allow_uids));
   std::vector<StateKeeper::Kept> kept;

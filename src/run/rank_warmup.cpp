@@ -15,6 +15,8 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/tcp.hpp"
+#include "hook/environment.hpp"
+#include "run/cpu_binding.hpp"
 #include "tuner/plugin_file.hpp"
 
 namespace preload::run {
@@ -69,7 +71,7 @@ std::string engine_json(const cli::ModelOptions& model, const ParallelSizes& siz
 
 // With the table that this job has tuned or found, unless the user has chosen a plugin.
 std::map<std::string, std::string> RankWarmup::tuner_variables() const {
-  const std::string chosen = environment("NCCL_TUNER_PLUGIN");
+  const std::string chosen = hook::value_of(rank_.options.warmup.inherited, "NCCL_TUNER_PLUGIN");
   const bool is_another = !chosen.empty() && !tuner::names_plugin(chosen);
   if (rank_.tuner_table.empty() || is_another) return {};
   try {
@@ -108,7 +110,6 @@ void RankWarmup::prepare() {
     return;
   }
   artifacts_.emplace(rank_.options, rank_.launch, rank_.daemons.front().plan);
-  remove_stale_private(*rank_.directory);
   std::vector<WarmupFacts> ranks;
   for (const std::string& text : rank_.group.all_gather(
            encode(own_facts()), {"every rank to look for an earlier warm-up", rank_.cancel(),
@@ -131,7 +132,18 @@ void RankWarmup::decide(const std::vector<WarmupFacts>& ranks) {
       if (daemon.is_here()) daemon.residency->engine_caches = artifacts_->root();
     }
   }
-  if (plan_->needed) serving_.emplace(rank_, *plan_);
+  if (plan_->needed) open_serving();
+}
+
+// Before the ranks have parted: a rank that cannot has its warm-up fail, and serves all the same.
+void RankWarmup::open_serving() try { serving_.emplace(rank_, *plan_); } catch (const Cancelled&) {
+  throw;
+} catch (const Error& error) {
+  if (rank_.options.warmup.required) throw;
+  log::warn(
+      fmt::format("the command of --warmup-exec has no sockets of its own: {}; serving goes "
+                  "on without it",
+                  error.what()));
 }
 
 bool RankWarmup::run_command() {
@@ -143,10 +155,13 @@ bool RankWarmup::run_command() {
   hook.limit = options.limit;
   const std::string root = has_caches_ ? artifacts_->root() : std::string();
   hook.environment =
-      hook::hook_environment(hook::own_environment(), place, root,
+      hook::hook_environment(options.inherited, place, root,
                              has_caches_ ? artifacts_->caches() : std::vector<hook::EngineCache>{});
   log::notice(fmt::format("warm-up: runs {} (scope {}, at most {} s)", options.command,
                           cli::scope_name(options.scope), options.limit.count()));
+  // An engine compiles with as many threads as it may use.
+  const CpuBinding binding(plan_->devices, "the warm-up");
+  log::info(binding.account());
   const hook::HookEnd end = hook::run(hook, rank_.cancel(), [](std::string_view line) {
     log::notice(fmt::format("warm-up: {}", line));
   });
@@ -168,6 +183,16 @@ bool RankWarmup::run_command() {
   return false;
 }
 
+bool RankWarmup::succeeds() try {
+  return serving_ && (!plan_->runs_here || run_command());
+} catch (const Cancelled&) {
+  throw;
+} catch (const Error& error) {  // it could not even be started
+  if (rank_.options.warmup.required) throw;
+  log::warn(fmt::format("{}; serving goes on without it", error.what()));
+  return false;
+}
+
 void RankWarmup::run() {
   if (!plan_) return;
   if (!plan_->needed) {
@@ -175,11 +200,11 @@ void RankWarmup::run() {
     return;
   }
   rank_.keeper->enter("warm-up");
-  const bool succeeded = !plan_->runs_here || run_command();
+  const bool succeeded = succeeds();
   const auto limit = rank_.options.warmup.limit + kToEnd;
   const auto failed = rank_.supervision.await_warm_ups(succeeded, rank_.cancel(), limit);
   rank_.cancel().check();
-  serving_->end(std::chrono::steady_clock::now() + kLeases);
+  if (serving_) serving_->end(std::chrono::steady_clock::now() + kLeases);
   serving_.reset();
   if (!failed) {
     throw Error(Errc::kTimeout, fmt::format("the warm-up of other ranks was not over {} s after "

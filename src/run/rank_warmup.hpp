@@ -30,6 +30,8 @@ class RankWarmup {
   void decide(const std::vector<WarmupFacts>& ranks);
   WarmupFacts own_facts();
   std::map<std::string, std::string> tuner_variables() const;
+  void open_serving();
+  bool succeeds();
   bool run_command();
   void conclude(int failed);
 

@@ -19,6 +19,7 @@
 #include "comm/launcher.hpp"
 #include "comm/mpi_session.hpp"
 #include "doctor/gpu_checks.hpp"
+#include "hook/environment.hpp"
 #include "hook/supervisor.hpp"
 #include "run/serve.hpp"
 #include "run/tune.hpp"
@@ -30,7 +31,8 @@ int serve_command(const std::vector<std::string>& arguments, const MakeBackend& 
   log::set_up(log::Level::kInfo, host_name());
   const Launcher launcher = detect_launcher();
   log::set_rank(launcher.rank.value_or(0), "");
-  const cli::ServeOptions options = cli::parse_serve_options(arguments);
+  cli::ServeOptions options = cli::parse_serve_options(arguments);
+  options.warmup.inherited = hook::own_environment();  // before backend() names NCCL's plugin
   log::set_up(options.log_level, host_name());
   log::set_rank(launcher.rank.value_or(0), "");
   return serve(options, launcher, options.tuning.disabled ? warmup::Backend{} : backend());

@@ -4,10 +4,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <exception>
 #include <filesystem>
 #include <system_error>
 
 #include "artifact/config_hash.hpp"
+#include "artifact/environment.hpp"
+#include "artifact/flashinfer_tables.hpp"
 #include "artifact/local_environment.hpp"
 #include "artifact/tree_store.hpp"
 #include "base/bytes.hpp"
@@ -16,7 +19,6 @@
 #include "base/fd.hpp"
 #include "base/log.hpp"
 #include "hook/engine_packages.hpp"
-#include "hook/environment.hpp"
 #include "run/warmup_facts.hpp"
 
 namespace preload::run {
@@ -26,13 +28,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTree = "engine-caches.json";
 constexpr std::size_t kFolderDigits = 16;
+constexpr std::size_t kEnvironmentDigits = 8;
 
 std::string configuration(const cli::ServeOptions& options, const Launch& launch,
                           const RankPlan& plan) {
   artifact::JobFields fields = artifact::job_fields(
       plan.checkpoint.config_json, plan.model.hf_overrides, plan.model.layout, launch.sizes);
   fields["warmup_command"] = options.warmup.command;
-  for (const auto& [name, value] : hook::engine_settings(hook::own_environment())) {
+  for (const auto& [name, value] : hook::engine_settings(options.warmup.inherited)) {
     fields[name] = value;
   }
   fields["warmup_scope"] = cli::scope_name(options.warmup.scope);
@@ -42,24 +45,29 @@ std::string configuration(const cli::ServeOptions& options, const Launch& launch
 artifact::Environment environment_of(const cli::ServeOptions& options, const Launch& launch) {
   artifact::Environment here = artifact::local_environment(launch.device.device);
   for (const auto& [package, version] :
-       hook::engine_packages(options.warmup.command, hook::own_environment())) {
+       hook::engine_packages(options.warmup.command, options.warmup.inherited)) {
     here[package] = version;
   }
   return here;
 }
 
 std::string choose_root(const cli::ServeOptions& options, const artifact::DiskTier& tier,
-                        const std::string& config) {
+                        const std::string& config, const artifact::Environment& here) {
   if (!options.warmup.cache_dir.empty()) return options.warmup.cache_dir;
   if (tier.root().empty()) return {};
   const fs::path caches = fs::absolute(tier.root()).parent_path() / "engine-caches";
-  return (caches / config.substr(0, kFolderDigits)).string();
+  // What another driver or engine has left would be packed and restored with it for ever.
+  return (caches / fmt::format("{}-{}", config.substr(0, kFolderDigits),
+                               artifact::environment_digest(here).substr(0, kEnvironmentDigits)))
+      .string();
 }
 
 bool has_files(const std::string& folder) {
-  std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
-    if (entry.is_regular_file(error)) return true;
+  std::error_code error;  // other jobs' engines make and remove files there meanwhile
+  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
+  for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
+    std::error_code gone;
+    if (at->is_regular_file(gone)) return true;
   }
   return false;
 }
@@ -75,9 +83,9 @@ WarmupArtifacts::WarmupArtifacts(const cli::ServeOptions& options, const Launch&
       here_(environment_of(options, launch)),
       reference_{std::string(artifact::kCompileCache), config_,
                  artifact::rank_filename(node_rank_, here_, kTree)},
-      root_(choose_root(options, tier_, config_)) {
+      root_(choose_root(options, tier_, config_, here_)) {
   if (root_.empty()) return;
-  const std::vector<std::string> inherited = hook::own_environment();
+  const std::vector<std::string>& inherited = options.warmup.inherited;
   caches_ = hook::engine_caches(root_, inherited);
   flashinfer_ = {hook::value_of(inherited, "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"),
                  hook::folder_of(caches_, "VLLM_CACHE_ROOT")};
@@ -94,7 +102,7 @@ bool WarmupArtifacts::prepare(const std::map<std::string, std::string>& more) {
   try {
     hook::prepare(root_, caches_, more);
     return true;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     if (given_) throw;
     log::warn(error.what());
     return false;
@@ -122,10 +130,14 @@ void WarmupArtifacts::mark() const {
   }
 }
 
-bool WarmupArtifacts::find() {
+bool WarmupArtifacts::find() try {
   if (!artifact::is_known(here_) || !find_tree()) return false;
   artifact::restore_flashinfer_tables(tier_, flashinfer_, node_rank_, config_, here_);
   return true;
+} catch (const std::exception& error) {
+  log::warn(fmt::format("the warm-up runs again, since '{}' cannot be looked at: {}", root_,
+                        error.what()));
+  return false;
 }
 
 bool WarmupArtifacts::find_tree() {
@@ -142,7 +154,7 @@ bool WarmupArtifacts::find_tree() {
   return true;
 }
 
-void WarmupArtifacts::store() {
+void WarmupArtifacts::store() try {
   if (!has_files(hook::caches_folder(root_))) {
     log::info(
         fmt::format("warm-up: nothing was left in {}: the next start will run the command "
@@ -154,6 +166,8 @@ void WarmupArtifacts::store() {
   artifact::store_tree(tier_, reference_, hook::caches_folder(root_), metadata);
   artifact::store_flashinfer_tables(tier_, flashinfer_, node_rank_, config_, metadata);
   mark();
+} catch (const std::exception& error) {
+  log::warn(fmt::format("what the warm-up left in '{}' is not kept: {}", root_, error.what()));
 }
 
 }  // namespace preload::run

@@ -122,6 +122,9 @@ WarmupPlan plan_warmup(const cli::WarmupOptions& options, const Launch& launch,
 
   const std::vector<int> local = local_members(launch, world, launch.place.node);
   plan.served = by_rank ? std::vector<int>{self} : local;
+  for (const int rank : plan.served) {
+    plan.devices.push_back(ranks.at(static_cast<std::size_t>(rank)).device);
+  }
   if (!launch.cuda) {
     // A client counts the daemons that it finds there from 0.
     const auto index = std::ranges::find(plan.served, self) - plan.served.begin();

@@ -33,9 +33,10 @@ struct WarmupPlan {
   bool needed = false;     // some node has not got what it would leave, or it is to run always
   bool runs_here = false;  // the command: by this rank
   std::string private_name;
-  std::vector<int> served;     // by global rank, whose daemons meet in that directory on this node
-  std::string private_device;  // what this rank's daemons are called there; "": as in public
-  hook::HookPlace place;       // of the hook that serves this rank; without socket_dir
+  std::vector<int> served;  // by global rank, whose daemons meet in that directory on this node
+  std::vector<std::string> devices;  // of those ranks
+  std::string private_device;        // what this rank's daemons are called there; "": as in public
+  hook::HookPlace place;             // of the hook that serves this rank; without socket_dir
 };
 WarmupPlan plan_warmup(const cli::WarmupOptions& options, const Launch& launch,
                        const std::vector<WarmupFacts>& ranks);

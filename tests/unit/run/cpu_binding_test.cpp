@@ -63,6 +63,12 @@ TEST(CpuBinding, WidensANarrowBindingAndRestoresIt) {
     EXPECT_GT(CPU_COUNT(&now), 1);
     EXPECT_THAT(binding.account(), testing::HasSubstr("widened from 1 to"));
   }
+  {
+    const CpuBinding binding({"host:0", "host:1"}, "the warm-up");
+    sched_getaffinity(0, sizeof now, &now);
+    EXPECT_GT(CPU_COUNT(&now), 1);
+    EXPECT_THAT(binding.account(), testing::EndsWith("CPUs for the warm-up"));
+  }
   sched_getaffinity(0, sizeof now, &now);
   EXPECT_EQ(CPU_COUNT(&now), 1);
   sched_setaffinity(0, sizeof before, &before);

@@ -81,6 +81,8 @@ TEST(WarmupPlan, HasTheFirstRankOfAReplicaRunItForAllOfIt) {
     EXPECT_EQ(plan.place.master_addr, "127.0.0.1");
     EXPECT_EQ(plan.place.master_port, 5000 + first);
     EXPECT_EQ(plan.place.visible_devices, first == 0 ? "0,1" : "2,3");
+    EXPECT_EQ(plan.devices, (std::vector<std::string>{fmt::format("gpu-{}", first),
+                                                      fmt::format("gpu-{}", first + 1)}));
   }
 }
 
