@@ -25,6 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE)]
 
 MOST_ABOVE_MIB = 16
+MOST_LOSS_PERCENT = 5  # of a choice that is measured again: as much as it had to gain
 
 
 def gpus():
@@ -54,6 +55,23 @@ def gain_in(sweep, message, candidate):
                 time_us = each["microseconds"]
                 return None if time_us is None else 100 * (point["candidates"][0]["microseconds"] / time_us - 1)
     return None
+
+
+def forced(table: dict) -> dict:
+    """The all-reduces of a table under a choice that NCCL offers and would not make itself; by size, its name."""
+    names = {}
+    for entry in table["entries"]:
+        own = entry["own"]
+        others = [each for each in entry["offered"] if each != f"{own['algorithm']}/{own['protocol']}"]
+        others = [each for each in others if each.split("/")[0] in ("ring", "tree")]
+        if entry["collective"] != "allreduce" or entry["registered_buffers"] or not others:
+            continue
+        algorithm, protocol = others[0].split("/")
+        faster = own["microseconds"] / 2  # it is to be obeyed, not to be right
+        entry["chosen"] = {"algorithm": algorithm, "protocol": protocol, "channels": 0, "microseconds": faster}
+        entry["gain"] = 1.0
+        names[entry["measured_bytes"]] = others[0]
+    return names
 
 
 def gains(first, second):
@@ -136,6 +154,8 @@ def main() -> int:
             }  # fmt: skip
             self.assertEqual(first["topology"]["nodes"], 2 if self.hosts else 1)
             self.assertGreater(len(first["points"]), 0)
+            lost = [row for row in self.result["gains"] if (row["gain_again"] or 0) < -MOST_LOSS_PERCENT]
+            self.assertEqual(lost, [], "choices that were slower than NCCL's own in a second sweep")
             return second
 
         def check_program(self, table):
@@ -150,6 +170,19 @@ def main() -> int:
                 )
                 self.result["all_reduce_graph" if graph else "all_reduce"] = found
                 self.assertTrue(found["ok"], found)
+
+        def check_obedience(self, table):
+            """NCCL runs what a table says, whether or not anything was found to be faster."""
+            content = json.loads(table.read_text())
+            names = forced(content)
+            self.assertTrue(names, "NCCL offers no other choice for any all-reduce")
+            other = self.root / "forced.json"
+            other.write_text(json.dumps(content))
+            flags = ["--sizes", ",".join(map(str, sorted(names))), *(["--separate-hosts"] if self.hosts else [])]
+            found = all_reduce.check(build, other, "0,0" if self.hosts else "0,1", *flags)
+            self.assertEqual(found["disagreements"], [], "NCCL ran something else")
+            self.assertEqual({row["bytes"]: row["with"].split(" ")[0] for row in found["rows"]}, names)
+            self.result["obeyed"] = sorted(set(names.values()))
 
         def check_serve(self):
             self.use_cache("fresh")
@@ -192,6 +225,7 @@ def main() -> int:
             )  # fmt: skip
             sweep = self.check_sweeps()
             self.check_program(pathlib.Path(sweep["table"]))
+            self.check_obedience(pathlib.Path(sweep["table"]))
             self.check_serve()
             self.check_kill()
 
