@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -36,10 +38,24 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
+// Engines run what lies there, and shells read environment.sh.
+void require_trusted(const std::string& path) {
+  struct stat status {};
+  check_sys(::stat(path.c_str(), &status), fmt::format("cannot stat '{}'", path), Errc::kUsage);
+  const bool ours = status.st_uid == ::geteuid() || status.st_uid == 0;
+  if (ours && (status.st_mode & S_IWOTH) == 0) return;
+  throw Error(Errc::kUsage,
+              fmt::format("'{}' {}, and what a warm-up leaves there is run: chmod o-w it, or name "
+                          "another with --warmup-cache-dir",
+                          path, ours ? "may be written to by everyone" : "is another user's"));
+}
+
 void make_folder(const std::string& path) {
   std::error_code error;
-  fs::create_directories(path, error);
-  if (!error && fs::is_directory(path)) return;
+  if (fs::create_directories(path, error)) {
+    fs::permissions(path, fs::perms::others_write, fs::perm_options::remove, error);
+  }
+  if (!error && fs::is_directory(path)) return require_trusted(path);
   throw Error(Errc::kUsage,
               fmt::format("'{}' for what a warm-up leaves cannot be made: {}; choose another with "
                           "--warmup-cache-dir",
@@ -68,6 +84,7 @@ std::string folder_of(const std::vector<EngineCache>& caches, std::string_view v
 
 std::string prepare(const std::string& root, const std::vector<EngineCache>& caches,
                     const std::map<std::string, std::string>& more) {
+  make_folder(root);
   make_folder(caches_folder(root));
   std::string text = "# Where engines find what a warm-up has compiled and tuned for them.\n";
   for (const EngineCache& cache : caches) {

@@ -66,6 +66,16 @@ std::optional<fs::path> prefix_of(const fs::path& program) {
   return program.parent_path().parent_path();
 }
 
+void add_user_base(const std::vector<std::string>& environment, std::vector<fs::path>& found) {
+  const std::string base = value_of(environment, "PYTHONUSERBASE");
+  const std::string home = value_of(environment, "HOME");
+  if (!base.empty()) {
+    found.emplace_back(base);
+  } else if (!home.empty()) {
+    found.push_back(fs::path(home) / ".local");
+  }
+}
+
 std::vector<fs::path> prefixes(const std::string& command,
                                const std::vector<std::string>& environment) {
   std::vector<fs::path> found;
@@ -80,7 +90,12 @@ std::vector<fs::path> prefixes(const std::string& command,
     for (const char* name : {"python3", "python"}) {
       const fs::path program = fs::path(folder) / name;
       if (::access(program.c_str(), X_OK) != 0) continue;
-      if (const auto prefix = prefix_of(program)) found.push_back(*prefix);
+      const auto prefix = prefix_of(program);
+      if (!prefix) break;  // a script that starts another one of PATH, as version managers have
+      std::error_code error;
+      // A virtual environment sees no packages of its user's.
+      if (!fs::exists(*prefix / "pyvenv.cfg", error)) add_user_base(environment, found);
+      found.push_back(*prefix);
       return found;
     }
   }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <system_error>
@@ -37,6 +38,9 @@ std::string configuration(const cli::ServeOptions& options, const Launch& launch
   fields["warmup_command"] = options.warmup.command;
   for (const auto& [name, value] : hook::engine_settings(options.warmup.inherited)) {
     fields[name] = value;
+  }
+  for (const hook::EngineCache& cache : hook::engine_caches({}, options.warmup.inherited)) {
+    if (cache.given) fields[cache.variable] = cache.folder;
   }
   fields["warmup_scope"] = cli::scope_name(options.warmup.scope);
   return artifact::config_hash(fields);
@@ -109,11 +113,20 @@ bool WarmupArtifacts::prepare(const std::map<std::string, std::string>& more) {
   }
 }
 
+// Folders that the user has named are in no bundle: those in use are to be as full as they were.
+std::string WarmupArtifacts::marker_text() const {
+  std::string text = reference_.text();
+  for (const hook::EngineCache& cache : caches_) {
+    if (cache.given && has_files(cache.folder)) text += "\n" + cache.folder;
+  }
+  return text;
+}
+
 // What is there already need not be unpacked.
 bool WarmupArtifacts::is_marked() const {
   try {
     const auto marked = read_file_at(AT_FDCWD, marker_);
-    return marked == reference_.text() && has_files(hook::caches_folder(root_));
+    return marked == marker_text() && has_files(hook::caches_folder(root_));
   } catch (const Error&) {
     return false;
   }
@@ -124,7 +137,7 @@ void WarmupArtifacts::mark() const {
     const fs::path path(marker_);
     const Fd folder =
         open_fd(AT_FDCWD, path.parent_path().string(), O_RDONLY | O_DIRECTORY, 0, Errc::kUsage);
-    write_file_at(folder.get(), path.filename().string(), reference_.text());
+    write_file_at(folder.get(), path.filename().string(), marker_text());
   } catch (const Error& error) {
     log::warn(fmt::format("the next start will warm up again: {}", error.what()));
   }
@@ -145,6 +158,7 @@ bool WarmupArtifacts::find_tree() {
     log::info(fmt::format("warm-up: what it would leave is in {}", hook::caches_folder(root_)));
     return true;
   }
+  if (std::ranges::any_of(caches_, &hook::EngineCache::given)) return false;
   const auto restored =
       artifact::restore_tree(tier_, reference_, here_, hook::caches_folder(root_));
   if (!restored) return false;

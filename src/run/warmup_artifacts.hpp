@@ -36,6 +36,7 @@ class WarmupArtifacts {
 
  private:
   bool find_tree();
+  std::string marker_text() const;
   bool is_marked() const;
   void mark() const;
 

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -51,6 +52,25 @@ TEST(EngineCaches, SayWhatCannotBeMade) {
     EXPECT_THAT(error.what(), testing::HasSubstr(root));
     EXPECT_THAT(error.what(), testing::HasSubstr("--warmup-cache-dir"));
   }
+}
+
+TEST(EngineCaches, AreRefusedWhereEveryoneMayWrite) {
+  const test::TempDir temp;
+  const std::string root = temp / "open";
+  fs::create_directory(root);
+  fs::permissions(root, fs::perms::all);
+  try {
+    prepare(root, engine_caches(root, {}));
+    FAIL() << "it keeps what engines run where everyone may change it";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("chmod o-w"));
+  }
+  const std::string own = temp / "own";
+  const mode_t before = ::umask(0);
+  EXPECT_NO_THROW(prepare(own, engine_caches(own, {})));
+  ::umask(before);
+  EXPECT_EQ(fs::status(own + "/caches/triton").permissions() & fs::perms::others_write,
+            fs::perms::none);
 }
 
 }  // namespace

@@ -52,6 +52,20 @@ TEST_F(EnginePackagesTest, AreThoseOfTheFirstPythonInPathWhereItNamesNone) {
             (Packages{{"vllm", "0.31.0"}}));
 }
 
+TEST_F(EnginePackagesTest, AreFoundBehindAVersionManagersScriptAndAmongTheUsersOwn) {
+  install("a", {"vllm-0.32.0", "torch-2.11.0"});
+  install("user", {"torch-2.13.0"});
+  fs::create_directories(temp_ / "shims");
+  fs::copy(python("a"), temp_ / "shims/python3");
+  std::vector<std::string> environment{"PATH=" + (temp_ / "shims") + ":" + (temp_ / "a/bin"),
+                                       "PYTHONUSERBASE=" + (temp_ / "user")};
+  EXPECT_EQ(engine_packages("python3 x.py", environment),
+            (Packages{{"vllm", "0.32.0"}, {"torch", "2.13.0"}}));
+  std::ofstream(temp_ / "a/pyvenv.cfg") << "home = /usr/bin\n";
+  EXPECT_EQ(engine_packages("python3 x.py", environment),
+            (Packages{{"vllm", "0.32.0"}, {"torch", "2.11.0"}}));
+}
+
 TEST(EngineSettings, AreWhatMakesOtherKernelsAndNotWhereFilesLie) {
   EXPECT_EQ(engine_settings({"VLLM_ATTENTION_BACKEND=FLASHINFER", "VLLM_CACHE_ROOT=/c",
                              "TRITON_CACHE_DIR=/c", "TORCHINDUCTOR_MAX_AUTOTUNE=1", "VLLM_PORT=1",
