@@ -14,6 +14,8 @@
 #include <set>
 #include <thread>
 
+#include "base/trusted_folder.hpp"
+
 namespace preload::artifact {
 namespace {
 
@@ -91,12 +93,12 @@ Fd open_root(const std::string& root, bool create) {
   Fd fd(raw);
   struct stat status {};
   check_sys(::fstat(raw, &status), fmt::format("cannot stat '{}'", root));
-  const bool ours = status.st_uid == ::geteuid() || status.st_uid == 0;
-  if (ours && (status.st_mode & S_IWOTH) == 0) return fd;
+  const std::string_view reason = untrusted_because(status);
+  if (reason.empty()) return fd;
   throw Error(Errc::kUsage,
               fmt::format("'{}' {}, and what lies there is run: chmod o-w it, or name another "
                           "folder in PRELOAD_CACHE_ROOT",
-                          root, ours ? "may be written to by everyone" : "is another user's"));
+                          root, reason));
 }
 
 Fd open_folder(int root, const Key& key, bool create) {

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/fd.hpp"
+#include "base/trusted_folder.hpp"
 #include "hook/environment.hpp"
 
 namespace preload::hook {
@@ -42,12 +42,12 @@ std::string quoted(const std::string& text) {
 void require_trusted(const std::string& path) {
   struct stat status {};
   check_sys(::stat(path.c_str(), &status), fmt::format("cannot stat '{}'", path), Errc::kUsage);
-  const bool ours = status.st_uid == ::geteuid() || status.st_uid == 0;
-  if (ours && (status.st_mode & S_IWOTH) == 0) return;
+  const std::string_view reason = untrusted_because(status);
+  if (reason.empty()) return;
   throw Error(Errc::kUsage,
               fmt::format("'{}' {}, and what a warm-up leaves there is run: chmod o-w it, or name "
                           "another with --warmup-cache-dir",
-                          path, ours ? "may be written to by everyone" : "is another user's"));
+                          path, reason));
 }
 
 void make_folder(const std::string& path) {

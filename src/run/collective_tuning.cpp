@@ -201,9 +201,9 @@ std::optional<warmup::TuningTexts> CollectiveTuning::measure(const std::vector<T
   log::info(fmt::format("NCCL {}: communicators formed in {:.1f} s",
                         tuner::nccl_version_text(timer->nccl_version()),
                         std::chrono::duration<double>(Clock::now() - start).count()));
-  const warmup::SweepReport report = sweep(*timer, groups, ranks, buffer);
-  rank_.group.barrier({"every rank to end its collectives", rank_.cancel()});
   const std::vector<std::vector<tuner::Shape>> shapes = gather_shapes(*timer);
+  const warmup::SweepReport report = sweep(*timer, shapes, groups, ranks, buffer);
+  rank_.group.barrier({"every rank to end its collectives", rank_.cancel()});
   timer->release();
   log::info(fmt::format("NCCL: {}", warmup::summary(report.result)));
   std::vector<tuner::Shape> formed;
@@ -235,6 +235,7 @@ std::vector<std::vector<tuner::Shape>> CollectiveTuning::gather_shapes(
 }
 
 warmup::SweepReport CollectiveTuning::sweep(warmup::NcclTimer& timer,
+                                            const std::vector<std::vector<tuner::Shape>>& shapes,
                                             const std::vector<warmup::EngineGroup>& groups,
                                             const std::vector<TuningFacts>& ranks,
                                             std::uint64_t buffer_bytes) {
@@ -242,7 +243,6 @@ warmup::SweepReport CollectiveTuning::sweep(warmup::NcclTimer& timer,
       warmup::message_sizes(subject_.spec, element_bytes(subject_),
                             static_cast<std::uint64_t>(rank_.options.tuning.most_tokens));
   sizes.most_bytes = buffer_bytes;
-  const std::vector<std::vector<tuner::Shape>> shapes = gather_shapes(timer);
   const auto start = Clock::now();
   ProgressLine line(STDERR_FILENO);
   warmup::SweepOptions options;

@@ -53,6 +53,7 @@ class CollectiveTuning {
   std::optional<warmup::TuningTexts> share_found(warmup::TuningStore& store);
   std::optional<warmup::TuningTexts> measure(const std::vector<TuningFacts>& ranks, TuningUse use);
   warmup::SweepReport sweep(warmup::NcclTimer& timer,
+                            const std::vector<std::vector<tuner::Shape>>& shapes,
                             const std::vector<warmup::EngineGroup>& groups,
                             const std::vector<TuningFacts>& ranks, std::uint64_t buffer_bytes);
   std::vector<std::vector<tuner::Shape>> gather_shapes(const warmup::NcclTimer& timer);
