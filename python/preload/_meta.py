@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import OrderedDict
 
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -66,10 +67,15 @@ _LEAVES = (
 )
 
 
+_CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set, frozenset})
+_MEMBERS = ("_parameters", "_buffers", "_modules")
+
+
 class _Walk:
     """Everything reachable from a model through attributes, containers, closures and partials.
 
-    A value's path is a chain of links, made into text for what is found alone: there are thousands.
+    A value's path is a chain of links, made into text for what is found alone: there are thousands. Most
+    children are leaves or empty containers (a module has ten for hooks), so they are left out first.
     """
 
     def __init__(self, skip: tuple):
@@ -79,19 +85,24 @@ class _Walk:
         self.found: list = []
 
     def visit(self, root, path: str) -> None:
-        pending, seen, readers = [(root, (None, path))], self._seen, self._readers
+        pending, seen, readers = [((None, path), root)], self._seen, self._readers
         while pending:
-            value, link = pending.pop()
-            kind = type(value)
-            if kind not in readers:
-                readers[kind] = None if issubclass(kind, self._skip) else _reader_of(kind)
-            reader = readers[kind]
-            if reader is None or id(value) in seen:
-                continue
-            seen.add(id(value))
-            if issubclass(kind, torch.Tensor) and value.is_meta:
-                self.found.append(_path_of(link))
-            pending.extend([(child, (link, step)) for step, child in reader(value)])
+            link, value = pending.pop()
+            for step, child in self._reader(type(value))(value):
+                kind = type(child)
+                if kind not in readers:
+                    self._reader(kind)
+                if readers[kind] is None or (kind in _CONTAINERS and not child) or id(child) in seen:
+                    continue
+                seen.add(id(child))
+                if isinstance(child, torch.Tensor) and child.is_meta:
+                    self.found.append(_path_of((link, step)))
+                pending.append(((link, step), child))
+
+    def _reader(self, kind: type):
+        if kind not in self._readers:
+            self._readers[kind] = None if issubclass(kind, self._skip) else _reader_of(kind)
+        return self._readers[kind]
 
 
 def _path_of(link) -> str:
@@ -116,15 +127,17 @@ def _reader_of(kind: type):
 
 def _attributes(value):
     attributes = getattr(value, "__dict__", None)
-    return list(attributes.items()) if isinstance(attributes, dict) else []
+    return attributes.items() if isinstance(attributes, dict) else ()
 
 
 def _of_module(module):
-    held = dict(vars(module))
-    children: list = []
-    for kind in ("_parameters", "_buffers", "_modules"):
-        children.extend((held.pop(kind, None) or {}).items())
-    return [*children, *held.items()]
+    """Its members by their own names, and the rest of its attributes."""
+    held = vars(module)
+    for kind in _MEMBERS:
+        yield from (held.get(kind) or {}).items()
+    for name, value in held.items():
+        if name not in _MEMBERS:
+            yield name, value
 
 
 def _of_function(function):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import preload
 
+from .._kernels import KernelLoader
 from ..daemon import Daemon
 from ..errors import Error, Failed, Mismatch, Released, Timeout, Unavailable, UsageError
 from . import engine
@@ -26,6 +27,8 @@ class Acquired:
     shard: preload.Attachment | None = None
     error: Error | None = None
     charged_bytes: int = 0  # of gpu_memory_utilization, by the worker
+    context_ms: float = 0.0  # what the worker's CUDA context took, where it was made for this
+    kernels: KernelLoader | None = None  # at work until the load
 
 
 class Acquirer:
@@ -68,8 +71,9 @@ class Acquirer:
 
     def acquire(self) -> Acquired:
         """A shard, or the recoverable error; one that is not is raised."""
+        context_ms = engine.make_context()
         try:
-            return Acquired(self.role, shard=self.shard())
+            return Acquired(self.role, shard=self.shard(), context_ms=context_ms)
         except RECOVERABLE as error:
             return Acquired(self.role, error=error)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from contextlib import contextmanager, nullcontext
 
@@ -64,6 +65,18 @@ def _no_notes_for_reloading():
         setattr(loading, name, noting)
 
 
+@contextmanager
+def _no_collection():
+    """No pass of the garbage collector, over everything that an engine has imported, on the way."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class Build:
     """Builds one model; each step is timed."""
 
@@ -77,7 +90,7 @@ class Build:
         return ", ".join(f"{step} {ms:.1f}" for step, ms in self._timing)
 
     def run(self) -> torch.nn.Module:
-        with set_default_torch_dtype(self._model_config.dtype):
+        with set_default_torch_dtype(self._model_config.dtype), _no_collection():
             model = self._timed("build", self._initialize)
             try:
                 self._timed("assign", self._assign, model)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import torch
 from vllm.distributed import (
@@ -30,6 +31,18 @@ def check_platform() -> None:
             f"load format preload: vLLM's platform {current_platform.device_name!r} is not supported, "
             "only CUDA and CPU are: use the default --load-format"
         )
+
+
+def make_context() -> float:
+    """Makes the CUDA context of the worker's GPU, which every load format needs; milliseconds.
+
+    Otherwise the first to touch the GPU makes it, which is the attach, and that of a worker without a
+    context would end with it.
+    """
+    began = time.perf_counter()
+    if current_platform.is_cuda():
+        torch.cuda.mem_get_info()
+    return (time.perf_counter() - began) * 1000
 
 
 def device_text(vllm_config) -> str:

@@ -15,6 +15,7 @@ from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.model_loader.utils import get_draft_load_config
 from vllm.utils.torch_utils import set_default_torch_dtype
 
+from .._kernels import KernelLoader
 from ..errors import Error, Unsupported
 from . import build, engine, memory, refusals
 from .acquire import KEPT, RECOVERABLE, Acquired, Acquirer
@@ -55,6 +56,9 @@ class PreloadModelLoader(BaseModelLoader):
         acquired = self._acquire(vllm_config, model_config)
         if acquired.shard is not None:
             acquired.charged_bytes = acquired.shard.memory_bytes
+            if acquired.shard.info.memory == "cuda":
+                device = build.device_of(vllm_config, self.load_config)
+                acquired.kernels = KernelLoader(device, model_config.dtype)
         KEPT.put(model_config, acquired)
         return acquired.charged_bytes
 
@@ -109,15 +113,17 @@ class PreloadModelLoader(BaseModelLoader):
         shard = acquired.shard
         if not self.options.zero_copy:
             shard = self._copy(vllm_config, model_config, shard)
+        if acquired.kernels is not None:
+            acquired.kernels.wait()
         steps = build.Build(vllm_config, model_config, self.load_config, prefix, shard)
         model = steps.run()
         if self.options.zero_copy:
             refusals.protect(model)
         acquired.shard = None
         logger.info(
-            "preload: %d tensors, %.2f GiB of %s (%s, %s): load %.1f ms; attach %.1f, %s",
+            "preload: %d tensors, %.2f GiB of %s (%s, %s): load %.1f ms; context %.1f, attach %.1f, %s",
             len(shard), shard.memory_bytes / (1 << 30), acquired.role, self.options.mode, shard.info.device,
-            (time.perf_counter() - began) * 1000, shard.attach_ms, steps.timing_text(),
+            (time.perf_counter() - began) * 1000, acquired.context_ms, shard.attach_ms, steps.timing_text(),
         )  # fmt: skip
         return model.eval()
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Served tensors in torch models: all differences are told, nothing is left out; skipped without torch."""
 
+import collections
+import functools
 import os
 import unittest
 
@@ -131,6 +133,31 @@ class Meta(unittest.TestCase):
         self.assertEqual(left_on_meta(model), ["call"])
         del model.call
         self.assertEqual(left_on_meta(model), [])
+
+    def test_looks_into_all_that_can_hold_a_tensor(self):
+        def lost():
+            return torch.empty(2, device="meta")
+
+        class Helper:
+            def __init__(self):
+                self.held, self.me = lost(), self
+
+            def call(self):
+                return self.held
+
+        model, inner = torch.nn.Module(), torch.nn.Module()
+        inner.register_buffer("table", lost())
+        inner.plain = collections.OrderedDict(first=lost())
+        model.inner, model.twice, model.empty = inner, inner, {"a": [], "b": ()}
+        model.names = ("one", {lost()})
+        model.method = Helper().call
+        model.partial = functools.partial(print, lost(), end=lost())
+        self.assertEqual(
+            left_on_meta(model),
+            [
+                "inner.plain['first']", "inner.table", "method.held", "names[1][0]", "partial['end']", "partial[0]",
+            ],
+        )  # fmt: skip
 
 
 if __name__ == "__main__":
