@@ -8,11 +8,11 @@ std::string bundles_problem() {
   return "this preload was built without libarchive: build it with -DPRELOAD_LIBARCHIVE=ON";
 }
 
-BundleSummary write_bundle(const std::string&, int, const BundleLimits&) {
+BundleSummary write_bundle(const std::string&, int, const BundleLimits&, const Cancel*) {
   throw Error(Errc::kUsage, bundles_problem());
 }
 
-BundleSummary extract_bundle(int, const std::string&, const BundleLimits&) {
+BundleSummary extract_bundle(int, const std::string&, const BundleLimits&, const Cancel*) {
   throw Error(Errc::kUsage, bundles_problem());
 }
 

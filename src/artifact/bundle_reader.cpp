@@ -13,6 +13,7 @@
 
 #include "artifact/bundle_path.hpp"
 #include "artifact/libarchive.hpp"
+#include "artifact/optional_cancel.hpp"
 #include "artifact/staged_tree.hpp"
 #include "artifact/tree_bundle.hpp"
 #include "base/error.hpp"
@@ -37,8 +38,8 @@ std::string shown(const char* path) {
 // Unpacks into a folder that nobody else knows yet.
 class BundleReader {
  public:
-  BundleReader(int bundle, int root, const BundleLimits& limits)
-      : root_(root), limits_(limits), archive_(lib_.read_new(), lib_.read_free) {
+  BundleReader(int bundle, int root, const BundleLimits& limits, const Cancel* cancel)
+      : root_(root), limits_(limits), cancel_(cancel), archive_(lib_.read_new(), lib_.read_free) {
     check_sys(::lseek(bundle, 0, SEEK_SET), "cannot rewind a bundle");
     check(lib_.read_support_format_tar(archive_.get()), "");
     check(lib_.read_open_fd(archive_.get(), bundle, kMiB), "");
@@ -50,6 +51,7 @@ class BundleReader {
       const int result = lib_.read_next_header(archive_.get(), &entry);
       if (result == ARCHIVE_EOF) return summary_;
       check(result, "");
+      preload::artifact::check(cancel_);
       take(entry);
     }
   }
@@ -120,6 +122,7 @@ class BundleReader {
       const la_ssize_t n = lib_.read_data(archive_.get(), buffer_.data(), buffer_.size());
       if (n < 0) check(static_cast<int>(n), path);
       if (n == 0) break;
+      preload::artifact::check(cancel_);
       const auto bytes = static_cast<std::uint64_t>(n);
       if (bytes > left) refuse(path, "is longer than it says");
       left -= bytes;
@@ -142,6 +145,7 @@ class BundleReader {
   const LibArchive& lib_ = LibArchive::get();
   int root_;
   const BundleLimits& limits_;
+  const Cancel* cancel_;
   std::unique_ptr<archive, decltype(LibArchive::read_free)> archive_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kMiB);
   std::set<Names> seen_;
@@ -151,10 +155,11 @@ class BundleReader {
 
 }  // namespace
 
-BundleSummary extract_bundle(int bundle, const std::string& directory, const BundleLimits& limits) {
+BundleSummary extract_bundle(int bundle, const std::string& directory, const BundleLimits& limits,
+                             const Cancel* cancel) {
   LibArchive::get();  // before anything is made
   StagedTree staged(directory);
-  BundleSummary summary = BundleReader(bundle, staged.fd(), limits).extract();
+  BundleSummary summary = BundleReader(bundle, staged.fd(), limits, cancel).extract();
   staged.merge(summary);
   return summary;
 }

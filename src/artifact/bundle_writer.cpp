@@ -14,6 +14,7 @@
 #include "artifact/bundle_path.hpp"
 #include "artifact/disk_folder.hpp"
 #include "artifact/libarchive.hpp"
+#include "artifact/optional_cancel.hpp"
 #include "artifact/tree_bundle.hpp"
 #include "base/error.hpp"
 #include "base/fd.hpp"
@@ -23,8 +24,12 @@ namespace {
 
 class BundleWriter {
  public:
-  BundleWriter(const std::string& directory, int out, const BundleLimits& limits)
-      : directory_(directory), limits_(limits), archive_(lib_.write_new(), lib_.write_free) {
+  BundleWriter(const std::string& directory, int out, const BundleLimits& limits,
+               const Cancel* cancel)
+      : directory_(directory),
+        limits_(limits),
+        cancel_(cancel),
+        archive_(lib_.write_new(), lib_.write_free) {
     check(lib_.write_set_format_gnutar(archive_.get()));
     check(lib_.write_set_bytes_in_last_block(archive_.get(), 1));
     check(lib_.write_open_fd(archive_.get(), out));
@@ -92,6 +97,7 @@ class BundleWriter {
     }
     header(path, AE_IFREG, (status.st_mode & S_IXUSR) != 0 ? 0755 : 0644, status.st_size, nullptr);
     for (std::uint64_t done = 0; done < bytes;) {
+      preload::artifact::check(cancel_);
       const std::size_t want = std::min<std::uint64_t>(buffer_.size(), bytes - done);
       const std::size_t n = pread_full(fd.get(), std::span(buffer_).first(want), done, path);
       if (n == 0)
@@ -116,6 +122,7 @@ class BundleWriter {
 
   void header(const std::string& path, unsigned type, unsigned permissions, la_int64_t bytes,
               const char* target) {
+    preload::artifact::check(cancel_);
     if (++entries_ > limits_.entries) {
       refuse(path, fmt::format("is more than the {} entries of a bundle", limits_.entries));
     }
@@ -133,6 +140,7 @@ class BundleWriter {
   const LibArchive& lib_ = LibArchive::get();
   const std::string& directory_;
   const BundleLimits& limits_;
+  const Cancel* cancel_;
   std::unique_ptr<archive, decltype(LibArchive::write_free)> archive_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kMiB);
   BundleSummary summary_;
@@ -141,8 +149,9 @@ class BundleWriter {
 
 }  // namespace
 
-BundleSummary write_bundle(const std::string& directory, int out, const BundleLimits& limits) {
-  return BundleWriter(directory, out, limits).write();
+BundleSummary write_bundle(const std::string& directory, int out, const BundleLimits& limits,
+                           const Cancel* cancel) {
+  return BundleWriter(directory, out, limits, cancel).write();
 }
 
 }  // namespace preload::artifact

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "artifact/disk_folder.hpp"
+#include "artifact/optional_cancel.hpp"
 #include "base/bytes.hpp"
 #include "base/sha256.hpp"
 
@@ -20,12 +21,13 @@ namespace {
 
 constexpr std::size_t kMaxRecordBytes = 1 << 20;
 
-std::string hash_of(int fd, std::uint64_t bytes, const std::string& name) {
+std::string hash_of(int fd, std::uint64_t bytes, const std::string& name, const Cancel* cancel) {
   std::vector<std::byte> buffer(kMiB);
   Sha256 hash;
   for (std::uint64_t done = 0; done < bytes;) {
     const std::size_t n = pread_full(fd, buffer, done, name);
     if (n == 0) break;
+    check(cancel);
     hash.add(std::span(buffer).first(n));
     done += n;
   }
@@ -52,7 +54,7 @@ std::string describe_damage(int folder, const std::string& filename, std::uint64
   return recorded ? "its content is not the one that was written" : "nothing is recorded of it";
 }
 
-DiskEntry read_once(int folder, const std::string& filename) {
+DiskEntry read_once(int folder, const std::string& filename, const Cancel* cancel) {
   DiskEntry entry;
   const int raw =
       ::openat(folder, filename.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -67,7 +69,7 @@ DiskEntry read_once(int folder, const std::string& filename) {
     return entry;
   }
   const auto bytes = static_cast<std::uint64_t>(status.st_size);
-  const std::string sha256 = hash_of(raw, bytes, fmt::format("'{}'", filename));
+  const std::string sha256 = hash_of(raw, bytes, fmt::format("'{}'", filename), cancel);
   auto record = read_record(folder, record_name(filename, sha256));
   if (!record || record->bytes != bytes || record->sha256 != sha256) {
     entry.problem = describe_damage(folder, filename, bytes);
@@ -80,21 +82,22 @@ DiskEntry read_once(int folder, const std::string& filename) {
 
 }  // namespace
 
-DiskEntry read_entry(int folder, const std::string& filename) {
-  DiskEntry entry = read_once(folder, filename);
+DiskEntry read_entry(int folder, const std::string& filename, const Cancel* cancel) {
+  DiskEntry entry = read_once(folder, filename, cancel);
   // A writer that replaces it takes the old record away after the new content is there.
-  if (entry.state == DiskEntry::State::kDamaged) entry = read_once(folder, filename);
+  if (entry.state == DiskEntry::State::kDamaged) entry = read_once(folder, filename, cancel);
   return entry;
 }
 
-DiskEntry renew_entry(int folder, const std::string& filename, DiskEntry known) {
+DiskEntry renew_entry(int folder, const std::string& filename, DiskEntry known,
+                      const Cancel* cancel) {
   struct stat now {};
   struct stat then {};
   const bool there = ::fstatat(folder, filename.c_str(), &now, AT_SYMLINK_NOFOLLOW) == 0;
   if (!there && known.state == DiskEntry::State::kAbsent) return known;
   const bool same = there && known.content && ::fstat(known.content.get(), &then) == 0 &&
                     now.st_ino == then.st_ino && now.st_dev == then.st_dev;
-  return same ? std::move(known) : read_entry(folder, filename);
+  return same ? std::move(known) : read_entry(folder, filename, cancel);
 }
 
 std::optional<DiskRecord> other_environment(int folder, const std::string& filename) {

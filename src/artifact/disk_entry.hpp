@@ -4,6 +4,7 @@
 #include <string>
 
 #include "artifact/disk_record.hpp"
+#include "base/cancel.hpp"
 #include "base/fd.hpp"
 
 namespace preload::artifact {
@@ -16,9 +17,11 @@ struct DiskEntry {
   DiskRecord record;    // of a good one
   Fd content;           // at its start
 };
-DiskEntry read_entry(int folder, const std::string& filename);
+// Throws Cancelled.
+DiskEntry read_entry(int folder, const std::string& filename, const Cancel* cancel = nullptr);
 // The same, read again only where the file is not the one that `known` was read from.
-DiskEntry renew_entry(int folder, const std::string& filename, DiskEntry known);
+DiskEntry renew_entry(int folder, const std::string& filename, DiskEntry known,
+                      const Cancel* cancel = nullptr);
 
 // The other entry of the same rank that was used last, where one was made under another
 // environment.

@@ -66,16 +66,18 @@ void tidy(int root, const DiskLimits& limits) noexcept try {
 
 }  // namespace
 
-DiskTier::DiskTier() : DiskTier(cache_path(std::string(kRoot))) {}
+DiskTier::DiskTier(const Cancel* cancel)
+    : DiskTier(cache_path(std::string(kRoot)), DiskLimits{}, cancel) {}
 
-DiskTier::DiskTier(std::string root, DiskLimits limits) : root_(std::move(root)), limits_(limits) {}
+DiskTier::DiskTier(std::string root, DiskLimits limits, const Cancel* cancel)
+    : root_(std::move(root)), limits_(limits), cancel_(cancel) {}
 
 std::optional<Found> DiskTier::get(const Key& key, const Environment& here) try {
   check_key(key);
   const Fd root = open_root(root_, false);
   const Fd folder = root ? open_folder(root.get(), key, false) : Fd();
   if (!folder) return std::nullopt;
-  DiskEntry entry = read_entry(folder.get(), key.filename);
+  DiskEntry entry = read_entry(folder.get(), key.filename, cancel_);
   std::string other;
   if (entry.state == State::kAbsent) {
     if (const auto record = other_environment(folder.get(), key.filename)) {
@@ -93,6 +95,8 @@ std::optional<Found> DiskTier::get(const Key& key, const Environment& here) try 
   found.content = std::move(entry.content);
   found.path = fmt::format("{}/{}/{}/{}", root_, key.kind, key.config_hash, key.filename);
   return found;
+} catch (const Cancelled&) {
+  throw;
 } catch (const std::exception& error) {
   log_unused(key, error.what());
   return std::nullopt;
@@ -106,6 +110,8 @@ Put DiskTier::put(const Key& key, int content, const Metadata& metadata, Overwri
   }
   const Fd root = open_root(root_, true);
   return publish(root.get(), key, content, metadata, overwrite);
+} catch (const Cancelled&) {
+  throw;
 } catch (const std::exception& error) {
   log::warn(fmt::format("artifact '{}' is not kept in '{}': {}", key.text(), root_, error.what()));
   return Put::kFailed;
@@ -116,13 +122,13 @@ Put DiskTier::publish(int root, const Key& key, int content, const Metadata& met
   Staging staging(root, key);
   const int folder = staging.folder();
   remove_stale_temporaries(folder);
-  const StagedFile::Copied copied = staging.file().copy(content);
+  const StagedFile::Copied copied = staging.file().copy(content, cancel_);
 
   // Synced and read before others are kept waiting.
   staging.file().sync();
-  DiskEntry read = read_entry(folder, key.filename);
+  DiskEntry read = read_entry(folder, key.filename, cancel_);
   const RootLock lock(root);
-  const DiskEntry old = renew_entry(folder, key.filename, std::move(read));
+  const DiskEntry old = renew_entry(folder, key.filename, std::move(read), cancel_);
   if (old.state == State::kGood) {
     const std::string other = differences(old.record.metadata.environment, metadata.environment);
     if (other.empty() && old.record.sha256 == copied.sha256) {

@@ -11,6 +11,7 @@
 
 #include "artifact/tier.hpp"
 #include "base/bytes.hpp"
+#include "base/cancel.hpp"
 
 namespace preload::artifact {
 
@@ -45,8 +46,10 @@ class DiskTier : public Tier {
  public:
   // <cache root>/vllm-warmup-cache (load/cache_dir.hpp). Nothing is made before the first put;
   // where there is no cache root every get is a miss, and puts fail.
-  DiskTier();
-  explicit DiskTier(std::string root, DiskLimits limits = {});
+  // When `cancel` is requested, reading and writing of contents ends with Cancelled and nothing
+  // half done.
+  explicit DiskTier(const Cancel* cancel = nullptr);
+  explicit DiskTier(std::string root, DiskLimits limits = {}, const Cancel* cancel = nullptr);
 
   std::optional<Found> get(const Key& key, const Environment& here) override;
   Put put(const Key& key, int content, const Metadata& metadata,
@@ -78,6 +81,7 @@ class DiskTier : public Tier {
 
   std::string root_;
   DiskLimits limits_;
+  const Cancel* cancel_;
 };
 
 }  // namespace preload::artifact

@@ -19,6 +19,7 @@
 #include "artifact/disk_folder.hpp"
 #include "artifact/staged_file.hpp"
 #include "base/bytes.hpp"
+#include "base/cancel.hpp"
 #include "base/environment.hpp"
 #include "base/log.hpp"
 
@@ -170,6 +171,8 @@ std::size_t store_flashinfer_tables(Tier& tier, const FlashinferPlace& place,
     kept += store_folder(tier, folder, node_rank, metadata);
   }
   return kept;
+} catch (const Cancelled&) {
+  throw;
 } catch (const std::exception& error) {
   log::warn(fmt::format("FlashInfer's tables are not kept: {}", error.what()));
   return 0;
@@ -193,6 +196,8 @@ std::size_t restore_flashinfer_tables(Tier& tier, const FlashinferPlace& place,
     if (restore_table(root.get(), entry.key, name, found->text())) ++restored;
   }
   return restored;
+} catch (const Cancelled&) {
+  throw;
 } catch (const std::exception& error) {
   log::warn(fmt::format("FlashInfer's tables are not restored: {}", error.what()));
   return 0;

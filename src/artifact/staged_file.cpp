@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "artifact/optional_cancel.hpp"
 #include "base/bytes.hpp"
 #include "base/sha256.hpp"
 
@@ -66,7 +67,7 @@ StagedFile::~StagedFile() {
   if (!name_.empty()) ::unlinkat(folder_, name_.c_str(), 0);
 }
 
-StagedFile::Copied StagedFile::copy(int content) {
+StagedFile::Copied StagedFile::copy(int content, const Cancel* cancel) {
   std::vector<std::byte> buffer(kMiB);
   Sha256 hash;
   Copied copied;
@@ -75,6 +76,7 @@ StagedFile::Copied StagedFile::copy(int content) {
     if (n < 0 && errno == EINTR) continue;
     check_sys(n, "cannot read what is to be kept");
     if (n == 0) break;
+    check(cancel);
     const std::span piece(buffer.data(), static_cast<std::size_t>(n));
     write_full(fd(), piece, fmt::format("'{}'", name_));
     hash.add(piece);

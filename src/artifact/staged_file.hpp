@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/cancel.hpp"
 #include "base/fd.hpp"
 
 namespace preload::artifact {
@@ -28,7 +29,7 @@ class StagedFile {
     std::uint64_t bytes = 0;
     std::string sha256;
   };
-  Copied copy(int content);
+  Copied copy(int content, const Cancel* cancel = nullptr);
 
  private:
   int folder_;

@@ -6,6 +6,7 @@
 
 #include <span>
 
+#include "base/cancel.hpp"
 #include "base/log.hpp"
 
 namespace preload::artifact {
@@ -26,6 +27,8 @@ Put Tier::put_bytes(const Key& key, std::string_view bytes, const Metadata& meta
   write_full(memfd.get(), std::as_bytes(std::span(bytes)), "a memfd");
   check_sys(::lseek(memfd.get(), 0, SEEK_SET), "cannot rewind a memfd");
   return put(key, memfd.get(), metadata, overwrite);
+} catch (const Cancelled&) {
+  throw;
 } catch (const std::exception& error) {
   log::warn(fmt::format("artifact '{}' is not kept: {}", key.text(), error.what()));
   return Put::kFailed;

@@ -54,8 +54,9 @@ enum class Overwrite {
 };
 
 // A place where artifacts are kept: the disk; shared stores and other daemons have the same keys.
-// No call throws for what the place does: it logs one line that says what happened, and the caller
-// goes on with the work that the artifact would have saved. Safe between processes and threads.
+// No call throws for what the place does, Cancelled apart where it was given one: it logs one line
+// that says what happened, and the caller goes on with the work that the artifact would have saved.
+// Safe between processes and threads.
 class Tier {
  public:
   virtual ~Tier() = default;

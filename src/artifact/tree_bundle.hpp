@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/cancel.hpp"
 
 namespace preload::artifact {
 
@@ -33,14 +34,15 @@ struct BundleSummary {
 std::string bundles_problem();
 
 // Writes the tree below `directory` to `out`. Throws Error past the limits and for what fails.
-BundleSummary write_bundle(const std::string& directory, int out, const BundleLimits& limits = {});
+BundleSummary write_bundle(const std::string& directory, int out, const BundleLimits& limits = {},
+                           const Cancel* cancel = nullptr);
 
 // Unpacks `bundle` (a file) into a temporary directory beside `directory`, and only when all of it
 // is sound merges that into `directory`, which is made where it is missing: files that are there
 // stay as they are. Throws Error(kCheckpoint) naming the entry for anything hostile or broken
 // (absolute paths, "..", links out, devices, set-id bits, duplicates, past the limits): `directory`
-// is then untouched.
+// is then untouched, as it is when the work is cancelled.
 BundleSummary extract_bundle(int bundle, const std::string& directory,
-                             const BundleLimits& limits = {});
+                             const BundleLimits& limits = {}, const Cancel* cancel = nullptr);
 
 }  // namespace preload::artifact

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "artifact/optional_cancel.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/sha256.hpp"
@@ -32,11 +33,12 @@ Fd scratch_file(const std::string& directory) {
   return fd;
 }
 
-std::string hash_of(int fd) {
+std::string hash_of(int fd, const Cancel* cancel) {
   std::vector<std::byte> buffer(kMiB);
   Sha256 hash;
   std::uint64_t done = 0;
   while (const std::size_t n = pread_full(fd, buffer, done, "a bundle")) {
+    check(cancel);
     hash.add(std::span(buffer).first(n));
     done += n;
   }
@@ -62,15 +64,15 @@ Key bundle_key(const std::string& text) {
 }  // namespace
 
 Put store_tree(Tier& tier, const Key& reference, const std::string& directory,
-               const Metadata& metadata, const BundleLimits& limits) try {
+               const Metadata& metadata, const BundleLimits& limits, const Cancel* cancel) try {
   const Fd bundle = scratch_file(directory);
-  const BundleSummary summary = write_bundle(directory, bundle.get(), limits);
+  const BundleSummary summary = write_bundle(directory, bundle.get(), limits, cancel);
   if (summary.skipped > 0) {
     log::info(fmt::format("'{}' is kept without {} of its entries: {}", directory, summary.skipped,
                           summary.first_skipped));
   }
   if (summary.files == 0) return Put::kPresent;
-  const std::string sha256 = hash_of(bundle.get());
+  const std::string sha256 = hash_of(bundle.get(), cancel);
   check_sys(::lseek(bundle.get(), 0, SEEK_SET), "cannot rewind a bundle");
   // What is in it is the same everywhere; the reference says where it is of use.
   const Key key{std::string(kCompileCache), sha256, kBundle};
@@ -80,14 +82,16 @@ Put store_tree(Tier& tier, const Key& reference, const std::string& directory,
   }
   return tier.put_bytes(reference, reference_text(sha256, summary), metadata,
                         Overwrite::kSameEnvironment);
+} catch (const Cancelled&) {
+  throw;
 } catch (const std::exception& error) {
   log::warn(fmt::format("'{}' is not kept for later jobs: {}", directory, error.what()));
   return Put::kFailed;
 }
 
 std::optional<BundleSummary> restore_tree(Tier& tier, const Key& reference, const Environment& here,
-                                          const std::string& directory,
-                                          const BundleLimits& limits) try {
+                                          const std::string& directory, const BundleLimits& limits,
+                                          const Cancel* cancel) try {
   const auto found = tier.get(reference, here);
   if (!found) return std::nullopt;
   const Key key = bundle_key(found->text());
@@ -96,7 +100,9 @@ std::optional<BundleSummary> restore_tree(Tier& tier, const Key& reference, cons
   if (bundle->entry.sha256 != key.config_hash) {
     throw Error(Errc::kCheckpoint, fmt::format("'{}' holds something else", key.text()));
   }
-  return extract_bundle(bundle->content.get(), directory, limits);
+  return extract_bundle(bundle->content.get(), directory, limits, cancel);
+} catch (const Cancelled&) {
+  throw;
 } catch (const std::exception& error) {
   log::warn(fmt::format("artifact '{}' is not used, '{}' stays as it is: {}", reference.text(),
                         directory, error.what()));

@@ -101,7 +101,8 @@ TuningOutcome CollectiveTuning::run(TuningUse use) {
     return {};
   }
   const std::vector<TuningFacts> ranks = gather_facts();
-  if (const std::string reason = not_tuned_because(ranks); !reason.empty()) {
+  if (const std::string reason = not_tuned_because(ranks, engine_groups().size());
+      !reason.empty()) {
     const bool wrong_library = !rank_.options.nccl_library.empty() &&
                                std::ranges::count(ranks, 0, &TuningFacts::nccl_version) > 0;
     if (wrong_library) throw in_the_way(Errc::kUsage, reason);
@@ -149,6 +150,11 @@ TuningFacts CollectiveTuning::own_facts() const {
   return facts;
 }
 
+std::vector<warmup::EngineGroup> CollectiveTuning::engine_groups() const {
+  return warmup::engine_groups(rank_.launch.sizes, rank_.launch.coords.global,
+                               subject_.spec.num_experts > 0);
+}
+
 std::vector<TuningFacts> CollectiveTuning::gather_facts() {
   std::vector<TuningFacts> ranks;
   for (const std::string& text : rank_.group.all_gather(
@@ -188,8 +194,7 @@ std::optional<warmup::TuningTexts> CollectiveTuning::measure(const std::vector<T
   if (rank_.keeper) rank_.keeper->enter("tuning NCCL");
   const Launch& launch = rank_.launch;
   const CpuBinding binding(launch.device.device);  // NCCL's threads, too
-  const std::vector<warmup::EngineGroup> groups =
-      warmup::engine_groups(launch.sizes, launch.coords.global, subject_.spec.num_experts > 0);
+  const std::vector<warmup::EngineGroup> groups = engine_groups();
   const std::uint64_t buffer = tuning_buffer_bytes(ranks);
   warmup::NcclTimerOptions options;
   options.library = rank_.options.nccl_library;

@@ -47,6 +47,7 @@ class CollectiveTuning {
  private:
   TuningFacts own_facts() const;
   std::vector<TuningFacts> gather_facts();
+  std::vector<warmup::EngineGroup> engine_groups() const;  // as many on every rank
   warmup::TuningStore make_store(const std::vector<TuningFacts>& ranks);
   bool is_node_first() const noexcept { return rank_.launch.place.local == 0; }
   // The table that some node has, on all nodes; nothing when none has one.

@@ -109,7 +109,7 @@ void RankWarmup::prepare() {
     log::info("no warm-up: the weights were taken over, not loaded");
     return;
   }
-  artifacts_.emplace(rank_.options, rank_.launch, rank_.daemons.front().plan);
+  artifacts_.emplace(rank_.options, rank_.launch, rank_.daemons.front().plan, rank_.cancel());
   std::vector<WarmupFacts> ranks;
   for (const std::string& text : rank_.group.all_gather(
            encode(own_facts()), {"every rank to look for an earlier warm-up", rank_.cancel(),

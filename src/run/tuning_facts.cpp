@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "tuner/tuning_table.hpp"
+#include "warmup/nccl_settings.hpp"
 
 namespace preload::run {
 namespace {
@@ -21,8 +21,9 @@ using Json = nlohmann::json;
 
 constexpr int kFirstWithTuner = 22400;  // of the plugin interface in version 4
 
-// NCCL takes hundreds of MiB for each communicator.
-constexpr std::uint64_t kLeastFree = 2 * kGiB;
+// Of a communicator, with all its channels connected; and what the buffers and kernels take.
+constexpr std::uint64_t kPerCommunicator = 512 * kMiB;
+constexpr std::uint64_t kBeside = kGiB;
 constexpr std::uint64_t kMostBuffer = 256 * kMiB;
 constexpr std::uint64_t kPartOfFree = 8;
 
@@ -59,19 +60,16 @@ TuningFacts decode_tuning_facts(std::string_view text) {
 
 std::vector<std::string> nccl_variables() {
   std::vector<std::string> variables;
-  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
-    const std::string_view variable = *each;
-    const bool counts = variable.starts_with("NCCL_") &&
-                        std::ranges::none_of(kOfNoConsequence, [&](std::string_view name) {
-                          return variable.starts_with(name);
-                        });
-    if (counts) variables.emplace_back(variable);
+  for (const auto& [name, value] : warmup::nccl_settings()) {
+    const bool counts = std::ranges::none_of(
+        kOfNoConsequence, [&](std::string_view prefix) { return name.starts_with(prefix); });
+    if (counts) variables.push_back(fmt::format("{}={}", name, value));
   }
-  std::ranges::sort(variables);
   return variables;
 }
 
-std::string not_tuned_because(const std::vector<TuningFacts>& ranks) {
+std::string not_tuned_because(const std::vector<TuningFacts>& ranks, std::size_t communicators) {
+  const std::uint64_t least_free = kBeside + communicators * kPerCommunicator;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const TuningFacts& facts = ranks[rank];
     if (!facts.in_the_way.empty()) return fmt::format("rank {}: {}", rank, facts.in_the_way);
@@ -86,11 +84,11 @@ std::string not_tuned_because(const std::vector<TuningFacts>& ranks) {
           "--nccl-library",
           tuner::nccl_version_text(facts.nccl_version), tuner::nccl_version_text(kFirstWithTuner));
     }
-    if (facts.free_bytes < kLeastFree) {
+    if (facts.free_bytes < least_free) {
       return fmt::format(
-          "rank {}: {} are free on its GPU, and NCCL wants some {}: run preload tune "
-          "before the GPUs are filled",
-          rank, format_bytes(facts.free_bytes), format_bytes(kLeastFree));
+          "rank {}: {} are free on its GPU, and NCCL wants some {} for {} communicators: run "
+          "preload tune before the GPUs are filled",
+          rank, format_bytes(facts.free_bytes), format_bytes(least_free), communicators);
     }
   }
   return {};

@@ -25,11 +25,12 @@ struct TuningFacts {
 std::string encode(const TuningFacts& facts);
 TuningFacts decode_tuning_facts(std::string_view text);  // throws Error(kInternal)
 
-// "NAME=VALUE" of those variables in this process, sorted.
+// "NAME=VALUE" of those variables as NCCL has them, from its files too; sorted.
 std::vector<std::string> nccl_variables();
 
-// Why a job whose ranks have these facts tunes nothing; empty when it does.
-std::string not_tuned_because(const std::vector<TuningFacts>& ranks);
+// Why a job whose ranks have these facts, each with so many communicators, tunes nothing; empty
+// when it does.
+std::string not_tuned_because(const std::vector<TuningFacts>& ranks, std::size_t communicators);
 // What decides, beside the model and its sizes, how NCCL carries its messages: a part of the key
 // under which a table is kept.
 std::map<std::string, std::string> tuning_fields(const std::vector<TuningFacts>& ranks,

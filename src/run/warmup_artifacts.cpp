@@ -79,11 +79,13 @@ bool has_files(const std::string& folder) {
 }  // namespace
 
 WarmupArtifacts::WarmupArtifacts(const cli::ServeOptions& options, const Launch& launch,
-                                 const RankPlan& plan)
-    : given_(!options.warmup.cache_dir.empty()),
+                                 const RankPlan& plan, const Cancel& cancel)
+    : cancel_(cancel),
+      given_(!options.warmup.cache_dir.empty()),
       node_rank_(coords_of(first_of_node(launch, launch.coords.global), launch.sizes)),
       model_(options.model.model),
       config_(configuration(options, launch, plan)),
+      tier_(&cancel),
       here_(environment_of(options, launch)),
       reference_{std::string(artifact::kCompileCache), config_,
                  artifact::rank_filename(node_rank_, here_, kTree)},
@@ -147,6 +149,8 @@ bool WarmupArtifacts::find() try {
   if (!artifact::is_known(here_) || !find_tree()) return false;
   artifact::restore_flashinfer_tables(tier_, flashinfer_, node_rank_, config_, here_);
   return true;
+} catch (const Cancelled&) {
+  throw;
 } catch (const std::exception& error) {
   log::warn(fmt::format("the warm-up runs again, since '{}' cannot be looked at: {}", root_,
                         error.what()));
@@ -160,7 +164,7 @@ bool WarmupArtifacts::find_tree() {
   }
   if (std::ranges::any_of(caches_, &hook::EngineCache::given)) return false;
   const auto restored =
-      artifact::restore_tree(tier_, reference_, here_, hook::caches_folder(root_));
+      artifact::restore_tree(tier_, reference_, here_, hook::caches_folder(root_), {}, &cancel_);
   if (!restored) return false;
   log::info(fmt::format("warm-up: restored {} ({}) to {}", counted(restored->files, "file"),
                         format_bytes(restored->bytes), hook::caches_folder(root_)));
@@ -177,9 +181,11 @@ void WarmupArtifacts::store() try {
     return;
   }
   artifact::Metadata metadata{here_, {{"model", model_}, {"config", config_}, {"tree", kTree}}};
-  artifact::store_tree(tier_, reference_, hook::caches_folder(root_), metadata);
+  artifact::store_tree(tier_, reference_, hook::caches_folder(root_), metadata, {}, &cancel_);
   artifact::store_flashinfer_tables(tier_, flashinfer_, node_rank_, config_, metadata);
   mark();
+} catch (const Cancelled&) {
+  throw;
 } catch (const std::exception& error) {
   log::warn(fmt::format("what the warm-up left in '{}' is not kept: {}", root_, error.what()));
 }

@@ -7,6 +7,7 @@
 
 #include "artifact/disk_tier.hpp"
 #include "artifact/flashinfer_tables.hpp"
+#include "base/cancel.hpp"
 #include "cli/serve_options.hpp"
 #include "hook/engine_caches.hpp"
 #include "run/launch.hpp"
@@ -21,7 +22,8 @@ namespace preload::run {
 class WarmupArtifacts {
  public:
   // `plan` is the target's. Makes nothing.
-  WarmupArtifacts(const cli::ServeOptions& options, const Launch& launch, const RankPlan& plan);
+  WarmupArtifacts(const cli::ServeOptions& options, const Launch& launch, const RankPlan& plan,
+                  const Cancel& cancel);
 
   const std::string& root() const noexcept { return root_; }  // "": nowhere to keep anything
   const std::vector<hook::EngineCache>& caches() const noexcept { return caches_; }
@@ -30,7 +32,7 @@ class WarmupArtifacts {
   // and nobody asked for them by name.
   bool prepare(const std::map<std::string, std::string>& more);  // see hook::prepare
   // What an earlier warm-up left, in its place or as an artifact: then it is there. False: there is
-  // nothing of use.
+  // nothing of use. Throws Cancelled, as store does: there may be GiBs to pack and unpack.
   bool find();
   void store();  // one line of log for what fails
 
@@ -40,6 +42,7 @@ class WarmupArtifacts {
   bool is_marked() const;
   void mark() const;
 
+  const Cancel& cancel_;
   const bool given_;
   const RankCoords node_rank_;  // the node's first
   std::string model_, config_;  // the latter a hash

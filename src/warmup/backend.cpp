@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/environment.hpp"
 #include "base/error.hpp"
 #include "tuner/plugin_file.hpp"
+#include "warmup/nccl_settings.hpp"
 
 namespace preload::warmup {
 namespace {
@@ -20,7 +20,7 @@ constexpr const char* kTableVariable = "PRELOAD_TUNER_TABLE";
 
 Backend gpu_backend() {
   Backend backend;
-  const std::string set = environment(kPluginVariable);
+  const std::string set = nccl_settings()[kPluginVariable];
   if (!set.empty() && !tuner::names_plugin(set)) {
     backend.in_the_way = fmt::format("{} names another plugin, '{}'", kPluginVariable, set);
     return backend;

@@ -18,6 +18,7 @@ namespace preload::warmup {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(1);
+constexpr auto kSettling = std::chrono::microseconds(50);
 constexpr auto kLetGo = std::chrono::seconds(20);
 constexpr auto kGiveUp = std::chrono::seconds(10);
 constexpr ncclDataType_t kType = ncclBfloat16;
@@ -35,7 +36,7 @@ struct Start {
 NcclCommunicator::NcclCommunicator(const NcclLibrary& library, const ncclUniqueId& id, int rank,
                                    int ranks, const std::function<void()>& use_device,
                                    const Wait& wait)
-    : library_(library), rank_(rank), ranks_(ranks) {
+    : library_(library), cancel_(wait.cancel), rank_(rank), ranks_(ranks) {
   const auto start = std::make_shared<Start>();
   std::future<ncclResult_t> ended = start->result.get_future();
   std::thread([start, begin = library.comm_init_rank_config, id, rank, ranks, use_device] {
@@ -51,36 +52,68 @@ NcclCommunicator::NcclCommunicator(const NcclLibrary& library, const ncclUniqueI
   }).detach();
   start->begun.get_future().get();
   const auto deadline = std::chrono::steady_clock::now() + wait.timeout;
-  while (ended.wait_for(kPoll) != std::future_status::ready) {
+  const auto look = [&] {
     wait.cancel.check();
-    if (std::chrono::steady_clock::now() < deadline) continue;
+    if (std::chrono::steady_clock::now() < deadline) return;
     throw Error(
         Errc::kLauncher,
         fmt::format("{} on {} took more than {} s: the ranks do not reach each other; "
                     "NCCL_SOCKET_IFNAME names the interface (here: {}), NCCL_DEBUG=INFO shows what "
                     "NCCL tries, --disable-autotune does without",
                     wait.what, host_name(), wait.timeout.count(), host_interfaces()));
-  }
-  library_.check(ended.get(), std::string(wait.what).c_str(), nullptr);
+  };
+  while (ended.wait_for(kPoll) != std::future_status::ready) look();
+  const ncclResult_t result = ended.get();
+  const std::string what(wait.what);
+  library_.check(result, what.c_str(), nullptr);
   comm_ = start->comm;
+  blocking_ = result != ncclInProgress;
+  try {
+    settle(what.c_str(), look);
+  } catch (...) {
+    give_up();
+    throw;
+  }
 }
 
 NcclCommunicator::NcclCommunicator(NcclCommunicator&& other) noexcept
     : library_(other.library_),
+      cancel_(other.cancel_),
       rank_(other.rank_),
       ranks_(other.ranks_),
-      comm_(std::exchange(other.comm_, nullptr)) {}
+      comm_(std::exchange(other.comm_, nullptr)),
+      blocking_(other.blocking_) {}
 
-NcclCommunicator::~NcclCommunicator() {
+NcclCommunicator::~NcclCommunicator() { give_up(); }
+
+void NcclCommunicator::give_up() noexcept {
   if (comm_ == nullptr) return;
   const Watchdog watchdog(kGiveUp, exit_status(Errc::kLauncher),
                           fmt::format("NCCL did not give up a communicator on {} within {} s",
                                       host_name(), kGiveUp.count()));
-  library_.comm_abort(comm_);
+  library_.comm_abort(std::exchange(comm_, nullptr));
+}
+
+void NcclCommunicator::settle(const char* what, const std::function<void()>& look) const {
+  if (blocking_) return;
+  for (;;) {
+    ncclResult_t state = ncclSuccess;
+    library_.check(library_.comm_get_async_error(comm_, &state), what, comm_);
+    library_.check(state, what, comm_);
+    if (state != ncclInProgress) return;
+    look();
+    std::this_thread::sleep_for(kSettling);
+  }
 }
 
 void NcclCommunicator::enqueue(Operation operation, std::uint64_t bytes, const std::byte* source,
                                std::byte* target, void* stream) const {
+  queue(operation, bytes, source, target, stream);
+  settle("queueing a collective", [this] { cancel_.check(); });
+}
+
+void NcclCommunicator::queue(Operation operation, std::uint64_t bytes, const std::byte* source,
+                             std::byte* target, void* stream) const {
   const auto on = static_cast<cudaStream_t>(stream);
   const std::size_t count = bytes / kTypeBytes;
   const std::size_t part = count / static_cast<std::size_t>(ranks_);
@@ -143,6 +176,7 @@ void NcclCommunicator::destroy() {
                           fmt::format("NCCL did not end its communicators on {} within {} s",
                                       host_name(), kLetGo.count()));
   library_.check(library_.comm_finalize(comm_), "ending NCCL", comm_);
+  settle("ending NCCL", [this] { cancel_.check(); });
   library_.check(library_.comm_destroy(std::exchange(comm_, nullptr)), "ending NCCL", nullptr);
 }
 

@@ -14,6 +14,8 @@ namespace {
 using tuner::Entry;
 
 constexpr double kMicroseconds = 1e6;
+// Sizes that lie further apart say nothing of those in the middle, where NCCL keeps its own choice.
+constexpr std::uint64_t kFarthest = 4;
 
 bool ask_the_same(const Entry& a, const Entry& b) noexcept {
   return std::tuple(a.collective, a.shape, a.registered_buffers, a.pipelined_ops) ==
@@ -53,6 +55,9 @@ void widen(Entry& entry, Entry* next) {
   const std::uint64_t last = next->measured_bytes - 1;
   if (!next->chosen) {
     entry.max_bytes = std::min(entry.max_bytes, last);
+  } else if (next->measured_bytes > entry.measured_bytes * kFarthest) {
+    entry.max_bytes = entry.measured_bytes * 2;
+    next->min_bytes = next->measured_bytes / 2;
   } else if (choose_the_same(entry, *next)) {
     entry.max_bytes = last;
   } else {

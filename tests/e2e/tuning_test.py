@@ -39,8 +39,9 @@ class TuningCase(harness.Case):
     def flags(self):
         return ["-tp", 2, "--max-num-batched-tokens", 2, "--nccl-library", FAKE_NCCL]
 
-    def serve(self, *flags, fault="", **options):
-        return self.start(self.model, *self.flags(), *flags, ranks=2, env=self.environment(fault), **options)
+    def serve(self, *flags, fault="", **variables):
+        environment = self.environment(fault) | variables
+        return self.start(self.model, *self.flags(), *flags, ranks=2, env=environment)
 
     def tune(self, *flags, status=0, ranks=2, env=None):
         command = [*harness.MPIRUN, "-np", ranks, harness.BIN, "tune", "--model", self.model, *flags]
@@ -165,6 +166,23 @@ class Serve(TuningCase):
         self.assertNotIn("communicators formed", successor.log)
         self.assertEqual(daemon.wait_end(), 0, daemon.log)
         self.stop(successor)
+
+    def test_what_a_file_of_nccl_s_sets_is_a_table_of_its_own(self):
+        conf = self.root / "nccl.conf"
+        conf.write_text("NCCL_BUFFSIZE=1048576\n")
+        named = {"NCCL_CONF_FILE": conf}
+        for environment, measured in (
+            (named, True), (named, False), ({"NCCL_BUFFSIZE": "1048576"}, False), ({}, True),
+        ):  # fmt: skip
+            daemon = self.serve(**environment).wait_ready()
+            (self.assertIn if measured else self.assertNotIn)("communicators formed", daemon.log)
+            self.stop(daemon)
+        self.assertEqual(len(self.tables()), 2)
+
+    def test_calls_of_nccl_s_that_return_early_are_waited_for(self):
+        daemon = self.serve(NCCL_COMM_BLOCKING="0").wait_ready()
+        self.assertIn("NCCL's collectives are tuned:", daemon.log)
+        self.stop(daemon)
 
     def test_a_table_that_is_spoilt_is_measured_anew(self):
         self.stop(self.serve().wait_ready())

@@ -25,6 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE)]
 
 MOST_ABOVE_MIB = 16
+BYTES_OF_ELEMENT = 2
 MOST_LOSS_PERCENT = 5  # of a choice that is measured again: as much as it had to gain
 
 
@@ -160,7 +161,13 @@ def main() -> int:
 
         def check_program(self, table):
             entries = json.loads(table.read_text())["entries"]
-            sizes = {each["measured_bytes"] for each in entries if each["collective"] == "allreduce"}
+            reduced = [each for each in entries if each["collective"] == "allreduce"]
+            sizes = {each["measured_bytes"] for each in reduced}
+            # What a choice was carried over to was never measured: its ends, and its middle.
+            for each in reduced:
+                if each.get("chosen"):
+                    low, high = each["min_bytes"], each["max_bytes"]
+                    sizes |= {size - size % BYTES_OF_ELEMENT for size in (low + 1, (low + high) // 2, high)}
             flags = ["--sizes", ",".join(map(str, sorted(sizes)))]
             if self.hosts:
                 flags.append("--separate-hosts")

@@ -3,7 +3,8 @@
 // are mapped, collectives that move nothing and take the time that their algorithm and protocol are
 // given here, a tuner plugin that is asked as NCCL asks it. $FAKE_NCCL says what goes wrong:
 // `refuse:RANK` and `hang:RANK` in forming a communicator, `die:RANK:N` and `fail:RANK:N` in the
-// N-th collective.
+// N-th collective. With NCCL_COMM_BLOCKING=0 its calls are not done when they return, and one too
+// early is refused.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -81,12 +82,21 @@ struct ncclComm {
   int collectives = 0;
   std::atomic<bool> aborted{false};
   std::atomic<int> error{ncclSuccess};
+  int unsettled = 0;  // so often it will be said that the last call is not done
   void* library = nullptr;
   const TunerV4* tuner = nullptr;
   void* context = nullptr;
 };
 
 namespace {
+
+// What a call on a communicator returns that has done its work.
+ncclResult_t done(ncclComm& comm) {
+  const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
+  if (blocking == nullptr || std::strcmp(blocking, "0") != 0) return ncclSuccess;
+  comm.unsettled = 3;
+  return ncclInProgress;
+}
 
 // Until all ranks have come so often; false when this one gave up.
 bool meet(ncclComm& comm) {
@@ -128,6 +138,7 @@ std::chrono::microseconds duration(ncclComm& comm, int collective, std::size_t b
 }
 
 ncclResult_t enqueue(ncclComm* comm, int collective, std::size_t bytes, void* stream) {
+  if (comm->unsettled > 0) return ncclInvalidArgument;
   const Fault wrong = fault();
   if (wrong.rank == comm->rank && wrong.at == ++comm->collectives) {
     if (wrong.kind == "die") ::raise(SIGKILL);
@@ -138,7 +149,7 @@ ncclResult_t enqueue(ncclComm* comm, int collective, std::size_t bytes, void* st
     if (!meet(*comm)) return;
     std::this_thread::sleep_for(takes);
   });
-  return ncclSuccess;
+  return done(*comm);
 }
 
 Meeting* find_meeting(const char* name) {
@@ -201,14 +212,19 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id,
   if (rank == 0) ::unlink(id.internal);
   load_tuner(*comm);
   *out = comm;
-  return ncclSuccess;
+  return done(*comm);
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
-  *error = static_cast<ncclResult_t>(comm->error.load());
+  *error = comm->unsettled > 0 ? ncclInProgress : static_cast<ncclResult_t>(comm->error.load());
+  if (comm->unsettled > 0) --comm->unsettled;
   return ncclSuccess;
 }
-ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
-ncclResult_t ncclCommDestroy(ncclComm_t comm) { return end(comm); }
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  return comm->unsettled > 0 ? ncclInvalidArgument : done(*comm);
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  return comm->unsettled > 0 ? ncclInvalidArgument : end(comm);
+}
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->aborted = true;
   return end(comm);

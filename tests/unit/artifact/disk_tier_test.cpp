@@ -6,10 +6,14 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "artifact/held_file.hpp"
+#include "base/bytes.hpp"
+#include "base/cancel.hpp"
 #include "support/temp_dir.hpp"
 #include "unit/artifact/log_lines.hpp"
 
@@ -71,6 +75,28 @@ TEST_F(DiskTierTest, GivesBackWhatWasPutWithAllThatWasSaidOfIt) {
             "ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73");
   EXPECT_EQ(found->entry.metadata, metadata);
   EXPECT_LE(std::abs(found->entry.created - ::time(nullptr)), 600);
+}
+
+TEST_F(DiskTierTest, AStopEndsAWriteInTheMiddleAndTheOlderEntryStays) {
+  tier_.put_bytes(kKey, "older", {kHere, {}});
+  const auto before = names();
+  Cancel cancel;
+  DiskTier stopped(directory_ / "cache", {}, &cancel);
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Fd from(ends[0]), to(ends[1]);
+  std::thread writer([&] {  // who would go on for ever
+    std::vector<std::byte> some(kMiB);
+    write_full(to.get(), some, "the pipe");
+    cancel.request({130, "stopped"});
+    ::fcntl(to.get(), F_SETFL, O_NONBLOCK);  // wakes a reader, waits for none
+    static_cast<void>(!::write(to.get(), some.data(), 1));
+  });
+  EXPECT_THROW(stopped.put(kKey, from.get(), {kHere, {}}, Overwrite::kSameEnvironment), Cancelled);
+  writer.join();
+  EXPECT_EQ(names(), before);
+  EXPECT_EQ(tier_.get(kKey, kHere)->text(), "older");
+  EXPECT_THROW(stopped.get(kKey, kHere), Cancelled);
 }
 
 TEST_F(DiskTierTest, AnEntryIsAPlainFileThatOthersCannotRead) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -74,6 +75,23 @@ TEST_F(TreeStore, ATreeThatGrewTakesThePlaceOfTheOlder) {
   directory_.write("in/b", "y");
   EXPECT_EQ(store_tree(tier_, reference(0), directory_ / "in", kMetadata), Put::kStored);
   EXPECT_EQ(restore_tree(tier_, reference(0), kHere, directory_ / "out")->files, 2U);
+}
+
+TEST_F(TreeStore, AStopLeavesNothingHalfDone) {
+  directory_.write("in/k/a", "x");
+  Cancel cancel;
+  cancel.request({130, "stopped"});
+  EXPECT_THROW(store_tree(tier_, reference(0), directory_ / "in", kMetadata, {}, &cancel),
+               Cancelled);
+  EXPECT_THAT(tier_.list(), IsEmpty());
+  store_tree(tier_, reference(0), directory_ / "in", kMetadata);
+  directory_.write("out/b", "y");
+  EXPECT_THROW(restore_tree(tier_, reference(0), kHere, directory_ / "out", {}, &cancel),
+               Cancelled);
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "out/k"));
+  const auto beside = std::filesystem::directory_iterator(directory_.path());
+  EXPECT_EQ(std::ranges::count_if(beside, [](const auto& each) { return each.is_directory(); }), 3)
+      << "more than cache, in and out";
 }
 
 TEST_F(TreeStore, AnEmptyTreeIsNotStored) {

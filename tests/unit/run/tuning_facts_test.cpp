@@ -29,21 +29,30 @@ TEST(TuningFacts, SurviveTheirText) {
 }
 
 TEST(TuningFacts, SayWhatIsInTheWayOfWhichRank) {
-  EXPECT_EQ(not_tuned_because({good(), good()}), "");
+  EXPECT_EQ(not_tuned_because({good(), good()}, 2), "");
   TuningFacts other = good();
   other.in_the_way = "this build has no NCCL";
-  EXPECT_EQ(not_tuned_because({good(), other}), "rank 1: this build has no NCCL");
+  EXPECT_EQ(not_tuned_because({good(), other}, 2), "rank 1: this build has no NCCL");
   TuningFacts old = good();
   old.nccl_version = 22304;
-  EXPECT_THAT(not_tuned_because({old, old}),
+  EXPECT_THAT(not_tuned_because({old, old}, 2),
               AllOf(HasSubstr("2.23.4"), HasSubstr("--nccl-library")));
   other = good();
   other.nccl_version = 22705;
-  EXPECT_THAT(not_tuned_because({good(), good(), other}),
+  EXPECT_THAT(not_tuned_because({good(), good(), other}, 2),
               AllOf(HasSubstr("rank 2 would use NCCL 2.27.5"), HasSubstr("rank 0 NCCL 2.28.3")));
   other = good();
   other.free_bytes = std::uint64_t{1} << 30;
-  EXPECT_THAT(not_tuned_because({other}), HasSubstr("rank 0: 1.00 GiB are free on its GPU"));
+  EXPECT_THAT(not_tuned_because({other}, 2), HasSubstr("rank 0: 1.00 GiB are free on its GPU"));
+}
+
+TEST(TuningFacts, WantMemoryForEachCommunicator) {
+  TuningFacts facts = good();
+  facts.free_bytes = std::uint64_t{2} << 30;
+  EXPECT_EQ(not_tuned_because({facts}, 2), "");
+  EXPECT_THAT(not_tuned_because({facts}, 5),
+              AllOf(HasSubstr("2.00 GiB are free"), HasSubstr("3.50 GiB for 5 communicators"),
+                    HasSubstr("preload tune")));
 }
 
 TEST(TuningFacts, TheFullestGpuSaysHowLargeBuffersMayBe) {

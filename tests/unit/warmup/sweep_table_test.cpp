@@ -66,6 +66,16 @@ TEST(SweepTable, OtherChoicesMeetInTheMiddle) {
   EXPECT_EQ(made.entries[1].min_bytes, 2049U);
 }
 
+TEST(SweepTable, SizesFarApartSayNothingOfThoseInTheMiddle) {
+  for (const int channels : {0, 2}) {
+    const auto made = table({point(4096, Choice{kTree, 0}), point(65536, Choice{kTree, channels})});
+    EXPECT_EQ(made.entries[0].min_bytes, 4096U);
+    EXPECT_EQ(made.entries[0].max_bytes, 8192U);
+    EXPECT_EQ(made.entries[1].min_bytes, 32768U);
+    EXPECT_EQ(made.entries[1].max_bytes, 81920U);
+  }
+}
+
 TEST(SweepTable, SizesAlikeAloneAreReachedTowardsNcclsOwnChoice) {
   const auto made = table({point(1024), point(4096, Choice{kTree, 0}), point(8192)});
   EXPECT_EQ(made.entries[1].min_bytes, 4096U);
