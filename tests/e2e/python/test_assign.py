@@ -3,18 +3,12 @@
 
 import collections
 import functools
-import os
 import unittest
 
+from optional_torch import needs_torch, torch
 from with_daemon import WithDaemon
 
-try:
-    import torch
-except ImportError:
-    if os.environ.get("PRELOAD_REQUIRE_GPU") == "1":
-        raise
-    torch = None
-else:
+if torch is not None:
     import preload.torch
     from preload._assign import assign
     from preload._meta import WeightsOnMeta, left_on_meta
@@ -30,7 +24,7 @@ def model_of(**shapes):
     return module
 
 
-@unittest.skipIf(torch is None, "torch is not installed here")
+@needs_torch
 class Assign(WithDaemon):
     def served(self, *names):
         shard = self.attach()
@@ -89,7 +83,7 @@ class Assign(WithDaemon):
         self.assertIn("F6_E2M3", str(caught.exception))
 
 
-@unittest.skipIf(torch is None, "torch is not installed here")
+@needs_torch
 class Load(WithDaemon):
     arguments = ("--many", "1000")
 
@@ -103,7 +97,7 @@ class Load(WithDaemon):
             preload.torch.load(socket_dir=self.directory, model="/m", expect="a" * 64)
 
 
-@unittest.skipIf(torch is None, "torch is not installed here")
+@needs_torch
 class Meta(unittest.TestCase):
     def test_weights_take_no_memory_and_what_is_computed_is_real(self):
         class Model(torch.nn.Module):

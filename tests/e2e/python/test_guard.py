@@ -3,19 +3,13 @@
 
 import copy
 import io
-import os
 import pickle
 import unittest
 
-from with_daemon import TORCH_DEVICE, WithDaemon
+from optional_torch import TORCH_DEVICE, needs_torch, torch
+from with_daemon import WithDaemon
 
-try:
-    import torch
-except ImportError:
-    if os.environ.get("PRELOAD_REQUIRE_GPU") == "1":
-        raise
-    torch = None
-else:
+if torch is not None:
     import preload
     from preload._assign import assign
 try:
@@ -36,7 +30,7 @@ WRITES = {
 }
 
 
-@unittest.skipIf(torch is None, "torch is not installed here")
+@needs_torch
 class Guard(WithDaemon):
     """A linear layer around the fixture's ``strided``, 4 x 3, element (i, j) is 10 i + j."""
 

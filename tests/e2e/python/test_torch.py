@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Zero-copy torch tensors, on host or GPU memory; skipped where there is no torch."""
 
-import os
 import time
 import unittest
 
-from with_daemon import TORCH_DEVICE, WithDaemon
+from optional_torch import TORCH_DEVICE, needs_torch, torch
+from with_daemon import WithDaemon
 
-try:
-    import torch
-except ImportError:
-    if os.environ.get("PRELOAD_REQUIRE_GPU") == "1":
-        raise
-    torch = None
-else:
+if torch is not None:
     import preload
 
-needs_torch = unittest.skipIf(torch is None, "torch is not installed here")
 
 
 @needs_torch

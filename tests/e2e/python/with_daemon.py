@@ -6,23 +6,16 @@ import tempfile
 import unittest
 
 from daemon import Daemon
+from optional_torch import skip_without_device
 
 import preload
-
-
-# "cuda:0" where $PRELOAD_TEST_DAEMON serves from that GPU's memory.
-TORCH_DEVICE = os.environ.get("PRELOAD_TEST_TORCH_DEVICE", "cpu")
 
 
 class WithDaemon(unittest.TestCase):
     arguments = ()
 
     def setUp(self):
-        if TORCH_DEVICE.startswith("cuda") and os.environ.get("PRELOAD_REQUIRE_GPU") != "1":
-            import torch
-
-            if not torch.cuda.is_available():
-                self.skipTest("torch sees no GPU here")
+        skip_without_device(self)
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         self.directory = os.path.join(scratch.name, "run")
