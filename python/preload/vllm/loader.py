@@ -99,6 +99,8 @@ class PreloadModelLoader(BaseModelLoader):
         began = time.perf_counter()
         kept = KEPT.take(model_config)
         acquired = kept or self._acquire(vllm_config, model_config)
+        if acquired.kernels is not None:
+            acquired.kernels.wait()
         if self.options.zero_copy:
             memory.check_accounted(acquired, kept is not None, vllm_config)
         cause = acquired.error
@@ -113,8 +115,6 @@ class PreloadModelLoader(BaseModelLoader):
         shard = acquired.shard
         if not self.options.zero_copy:
             shard = self._copy(vllm_config, model_config, shard)
-        if acquired.kernels is not None:
-            acquired.kernels.wait()
         steps = build.Build(vllm_config, model_config, self.load_config, prefix, shard)
         model = steps.run()
         if self.options.zero_copy:
