@@ -9,6 +9,7 @@ import time
 
 import torch
 from vllm.config.load import LoadConfig
+from vllm.distributed import get_pp_group
 from vllm.logger import init_logger
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
@@ -43,7 +44,7 @@ class PreloadModelLoader(BaseModelLoader):
         """
         refusals.check_config(vllm_config, self.options.zero_copy)
         total = self._charge(vllm_config, vllm_config.model_config)
-        if engine.has_served_draft(vllm_config):
+        if engine.has_served_draft(vllm_config) and get_pp_group().is_last_rank:  # where vLLM loads it
             draft = get_draft_load_config(vllm_config)
             if draft.load_format == self.load_config.load_format:
                 total += PreloadModelLoader(draft)._charge(
