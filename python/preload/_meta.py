@@ -71,6 +71,18 @@ _CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set, frozenset})
 _MEMBERS = ("_parameters", "_buffers", "_modules")
 
 
+class _Readers(dict):
+    """By type, what reads its values' children; None for a leaf."""
+
+    def __init__(self, leaves: tuple):
+        super().__init__()
+        self._leaves = leaves
+
+    def __missing__(self, kind: type):
+        reader = self[kind] = None if issubclass(kind, self._leaves) else _reader_of(kind)
+        return reader
+
+
 class _Walk:
     """Everything reachable from a model through attributes, containers, closures and partials.
 
@@ -79,8 +91,7 @@ class _Walk:
     """
 
     def __init__(self, skip: tuple):
-        self._skip = (*_LEAVES, *skip)
-        self._readers: dict = {}  # type -> what reads its children, or None for a leaf
+        self._readers = _Readers((*_LEAVES, *skip))
         self._seen: set = set()
         self.found: list = []
 
@@ -88,21 +99,14 @@ class _Walk:
         pending, seen, readers = [((None, path), root)], self._seen, self._readers
         while pending:
             link, value = pending.pop()
-            for step, child in self._reader(type(value))(value):
+            for step, child in readers[type(value)](value):
                 kind = type(child)
-                if kind not in readers:
-                    self._reader(kind)
                 if readers[kind] is None or (kind in _CONTAINERS and not child) or id(child) in seen:
                     continue
                 seen.add(id(child))
                 if isinstance(child, torch.Tensor) and child.is_meta:
                     self.found.append(_path_of((link, step)))
                 pending.append(((link, step), child))
-
-    def _reader(self, kind: type):
-        if kind not in self._readers:
-            self._readers[kind] = None if issubclass(kind, self._skip) else _reader_of(kind)
-        return self._readers[kind]
 
 
 def _path_of(link) -> str:

@@ -51,7 +51,7 @@ class BundleReader {
       const int result = lib_.read_next_header(archive_.get(), &entry);
       if (result == ARCHIVE_EOF) return summary_;
       check(result, "");
-      preload::artifact::check(cancel_);
+      check_cancel(cancel_);
       take(entry);
     }
   }
@@ -122,7 +122,7 @@ class BundleReader {
       const la_ssize_t n = lib_.read_data(archive_.get(), buffer_.data(), buffer_.size());
       if (n < 0) check(static_cast<int>(n), path);
       if (n == 0) break;
-      preload::artifact::check(cancel_);
+      check_cancel(cancel_);
       const auto bytes = static_cast<std::uint64_t>(n);
       if (bytes > left) refuse(path, "is longer than it says");
       left -= bytes;

@@ -97,7 +97,7 @@ class BundleWriter {
     }
     header(path, AE_IFREG, (status.st_mode & S_IXUSR) != 0 ? 0755 : 0644, status.st_size, nullptr);
     for (std::uint64_t done = 0; done < bytes;) {
-      preload::artifact::check(cancel_);
+      check_cancel(cancel_);
       const std::size_t want = std::min<std::uint64_t>(buffer_.size(), bytes - done);
       const std::size_t n = pread_full(fd.get(), std::span(buffer_).first(want), done, path);
       if (n == 0)
@@ -122,7 +122,7 @@ class BundleWriter {
 
   void header(const std::string& path, unsigned type, unsigned permissions, la_int64_t bytes,
               const char* target) {
-    preload::artifact::check(cancel_);
+    check_cancel(cancel_);
     if (++entries_ > limits_.entries) {
       refuse(path, fmt::format("is more than the {} entries of a bundle", limits_.entries));
     }

@@ -7,32 +7,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <span>
 #include <utility>
 #include <vector>
 
+#include "artifact/content_hash.hpp"
 #include "artifact/disk_folder.hpp"
-#include "artifact/optional_cancel.hpp"
-#include "base/bytes.hpp"
-#include "base/sha256.hpp"
 
 namespace preload::artifact {
 namespace {
 
 constexpr std::size_t kMaxRecordBytes = 1 << 20;
-
-std::string hash_of(int fd, std::uint64_t bytes, const std::string& name, const Cancel* cancel) {
-  std::vector<std::byte> buffer(kMiB);
-  Sha256 hash;
-  for (std::uint64_t done = 0; done < bytes;) {
-    const std::size_t n = pread_full(fd, buffer, done, name);
-    if (n == 0) break;
-    check(cancel);
-    hash.add(std::span(buffer).first(n));
-    done += n;
-  }
-  return hash.hex();
-}
 
 std::optional<DiskRecord> read_record(int folder, const std::string& name) {
   const auto text = read_file_at(folder, name, kMaxRecordBytes);
@@ -69,7 +53,7 @@ DiskEntry read_once(int folder, const std::string& filename, const Cancel* cance
     return entry;
   }
   const auto bytes = static_cast<std::uint64_t>(status.st_size);
-  const std::string sha256 = hash_of(raw, bytes, fmt::format("'{}'", filename), cancel);
+  const std::string sha256 = content_hash(raw, fmt::format("'{}'", filename), cancel, bytes);
   auto record = read_record(folder, record_name(filename, sha256));
   if (!record || record->bytes != bytes || record->sha256 != sha256) {
     entry.problem = describe_damage(folder, filename, bytes);

@@ -6,7 +6,7 @@
 namespace preload::artifact {
 
 // For work on GiBs, by callers some of whom nothing stops. Throws Cancelled.
-inline void check(const Cancel* cancel) {
+inline void check_cancel(const Cancel* cancel) {
   if (cancel != nullptr) cancel->check();
 }
 

@@ -76,7 +76,7 @@ StagedFile::Copied StagedFile::copy(int content, const Cancel* cancel) {
     if (n < 0 && errno == EINTR) continue;
     check_sys(n, "cannot read what is to be kept");
     if (n == 0) break;
-    check(cancel);
+    check_cancel(cancel);
     const std::span piece(buffer.data(), static_cast<std::size_t>(n));
     write_full(fd(), piece, fmt::format("'{}'", name_));
     hash.add(piece);

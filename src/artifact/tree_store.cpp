@@ -8,12 +8,10 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <vector>
 
-#include "artifact/optional_cancel.hpp"
+#include "artifact/content_hash.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/sha256.hpp"
 
 namespace preload::artifact {
 namespace {
@@ -31,18 +29,6 @@ Fd scratch_file(const std::string& directory) {
                                    fmt::format("cannot make a file beside '{}'", directory))));
   ::unlink(name.c_str());
   return fd;
-}
-
-std::string hash_of(int fd, const Cancel* cancel) {
-  std::vector<std::byte> buffer(kMiB);
-  Sha256 hash;
-  std::uint64_t done = 0;
-  while (const std::size_t n = pread_full(fd, buffer, done, "a bundle")) {
-    check(cancel);
-    hash.add(std::span(buffer).first(n));
-    done += n;
-  }
-  return hash.hex();
 }
 
 std::string reference_text(const std::string& sha256, const BundleSummary& summary) {
@@ -72,7 +58,7 @@ Put store_tree(Tier& tier, const Key& reference, const std::string& directory,
                           summary.first_skipped));
   }
   if (summary.files == 0) return Put::kPresent;
-  const std::string sha256 = hash_of(bundle.get(), cancel);
+  const std::string sha256 = content_hash(bundle.get(), "a bundle", cancel);
   check_sys(::lseek(bundle.get(), 0, SEEK_SET), "cannot rewind a bundle");
   // What is in it is the same everywhere; the reference says where it is of use.
   const Key key{std::string(kCompileCache), sha256, kBundle};

@@ -6,7 +6,6 @@
 
 #include <cstring>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,7 +20,6 @@ namespace preload {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kPoll = std::chrono::microseconds(200);
 constexpr auto kLetGo = std::chrono::seconds(10);
 
 std::string remedy() {
@@ -83,11 +81,7 @@ class NcclExchange final : public RankExchange {
     settle("queueing an NCCL group", std::nullopt, &stop);
   }
 
-  void check() override {
-    ncclResult_t state = ncclSuccess;
-    library_.check(library_.comm_get_async_error(comm_, &state), "asking NCCL how it is", comm_);
-    library_.check(state, "exchanging weights through NCCL", comm_);
-  }
+  void check() override { library_.state(comm_, "exchanging weights through NCCL"); }
 
   void abort() noexcept override {
     if (comm_ == nullptr) return;
@@ -102,11 +96,7 @@ class NcclExchange final : public RankExchange {
   void settle(const char* what, std::optional<std::chrono::seconds> timeout,
               const std::atomic<bool>* stop) const {
     const auto start = Clock::now();
-    for (;;) {
-      ncclResult_t state = ncclSuccess;
-      library_.check(library_.comm_get_async_error(comm_, &state), what, comm_);
-      library_.check(state, what, comm_);
-      if (state == ncclSuccess) return;
+    library_.settle(comm_, what, [&] {
       cancel_.check();
       if (stop != nullptr && stop->load(std::memory_order_relaxed)) {
         throw Error(Errc::kInternal, fmt::format("stopped while {}", what));
@@ -115,8 +105,7 @@ class NcclExchange final : public RankExchange {
         throw Error(Errc::kLauncher, fmt::format("{} on {} took more than {} s: {}", what,
                                                  host_name(), timeout->count(), remedy()));
       }
-      std::this_thread::sleep_for(kPoll);
-    }
+    });
   }
 
   const NcclLibrary library_;

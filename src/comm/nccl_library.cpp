@@ -4,12 +4,16 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <chrono>
+#include <thread>
+
 #include "base/error.hpp"
 
 namespace preload {
 namespace {
 
 constexpr const char* kUsualName = "libnccl.so.2";
+constexpr auto kPoll = std::chrono::microseconds(50);
 
 template <class Function>
 void resolve(void* library, const char* name, Function& function) {
@@ -64,6 +68,21 @@ void NcclLibrary::check(ncclResult_t result, const char* what, ncclComm_t comm) 
       Errc::kLauncher,
       fmt::format("{}: NCCL: {}{}{}; NCCL_DEBUG=WARN shows more", what, get_error_string_(result),
                   detail == nullptr || *detail == 0 ? "" : ": ", detail == nullptr ? "" : detail));
+}
+
+ncclResult_t NcclLibrary::state(ncclComm_t comm, const char* what) const {
+  ncclResult_t state = ncclSuccess;
+  check(comm_get_async_error(comm, &state), what, comm);
+  check(state, what, comm);
+  return state;
+}
+
+void NcclLibrary::settle(ncclComm_t comm, const char* what,
+                         const std::function<void()>& look) const {
+  while (state(comm, what) == ncclInProgress) {
+    look();
+    std::this_thread::sleep_for(kPoll);
+  }
 }
 
 }  // namespace preload

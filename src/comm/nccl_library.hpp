@@ -3,6 +3,7 @@
 
 #include <nccl.h>
 
+#include <functional>
 #include <string>
 
 #include "base/unique.hpp"
@@ -25,6 +26,11 @@ class NcclLibrary {
   int version() const noexcept { return version_; }  // as NCCL counts: 22803 is 2.28.3
   // Throws Error(kLauncher) with NCCL's own text when `result` is neither success nor in progress.
   void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr) const;
+  // How a communicator is: whether it is at work, ncclInProgress, on what it was asked. Throws what
+  // went wrong with it.
+  ncclResult_t state(ncclComm_t comm, const char* what) const;
+  // Until NCCL has done on the host what it was asked; `look` is called meanwhile, and may throw.
+  void settle(ncclComm_t comm, const char* what, const std::function<void()>& look) const;
 
   decltype(&::ncclGetUniqueId) get_unique_id = nullptr;
   decltype(&::ncclCommInitRankConfig) comm_init_rank_config = nullptr;

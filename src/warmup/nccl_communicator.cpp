@@ -18,7 +18,6 @@ namespace preload::warmup {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(1);
-constexpr auto kSettling = std::chrono::microseconds(50);
 constexpr auto kLetGo = std::chrono::seconds(20);
 constexpr auto kGiveUp = std::chrono::seconds(10);
 constexpr ncclDataType_t kType = ncclBfloat16;
@@ -95,15 +94,7 @@ void NcclCommunicator::give_up() noexcept {
 }
 
 void NcclCommunicator::settle(const char* what, const std::function<void()>& look) const {
-  if (blocking_) return;
-  for (;;) {
-    ncclResult_t state = ncclSuccess;
-    library_.check(library_.comm_get_async_error(comm_, &state), what, comm_);
-    library_.check(state, what, comm_);
-    if (state != ncclInProgress) return;
-    look();
-    std::this_thread::sleep_for(kSettling);
-  }
+  if (!blocking_) library_.settle(comm_, what, look);
 }
 
 void NcclCommunicator::enqueue(Operation operation, std::uint64_t bytes, const std::byte* source,
@@ -165,11 +156,7 @@ void NcclCommunicator::pass_on(std::size_t bytes, const std::byte* source, std::
   group.end();
 }
 
-void NcclCommunicator::check() const {
-  ncclResult_t state = ncclSuccess;
-  library_.check(library_.comm_get_async_error(comm_, &state), "asking NCCL how it is", comm_);
-  library_.check(state, "running a collective", comm_);
-}
+void NcclCommunicator::check() const { library_.state(comm_, "running a collective"); }
 
 void NcclCommunicator::destroy() {
   const Watchdog watchdog(kLetGo, exit_status(Errc::kLauncher),

@@ -49,11 +49,8 @@ std::vector<std::filesystem::path> nccl_conf_files() {
 
 std::map<std::string, std::string> nccl_settings(const std::vector<std::filesystem::path>& files) {
   std::map<std::string, std::string> settings;
-  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
-    const std::string_view variable = *each;
-    const std::size_t equals = variable.find('=');
-    if (equals == std::string_view::npos || !variable.starts_with(kPrefix)) continue;
-    settings.emplace(variable.substr(0, equals), variable.substr(equals + 1));
+  for (const auto& [name, value] : environment_variables()) {
+    if (name.starts_with(kPrefix)) settings.emplace(name, value);
   }
   for (const std::filesystem::path& file : files) {
     std::ifstream lines(file);

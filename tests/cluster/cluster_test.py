@@ -26,7 +26,7 @@ COUNTERS = 2  # tests/support/read_faults.cpp: bytes and reads come first
 def setUpModule():
     global cluster, model
     cluster = Cluster()
-    model = make_llama(f"{isolation.SHARED}/work/model", *SHAPE)
+    model = make_llama(f"{isolation.SHARED}/jobs/model", *SHAPE)
 
 
 class Case(unittest.TestCase):
@@ -79,7 +79,7 @@ class Serving(Case):
 
     def reads(self, files, launcher="srun"):
         """(bytes, reads) of files whose path contains `files`, by the launcher's rank, until READY."""
-        folder = pathlib.Path(isolation.SHARED) / "work" / f"counts-{time.monotonic_ns()}"
+        folder = pathlib.Path(isolation.SHARED) / "jobs" / f"counts-{time.monotonic_ns()}"
         folder.mkdir()
         variables = {"PRELOAD_TEST_FAULT_FILES": files, "PRELOAD_TEST_FAULT_COUNTS": folder}
         flags = [*SIZES, "--reader", "pread"]

@@ -46,8 +46,8 @@ class Cluster:
         self.launch = isolation.bring_in(REPOSITORY / "launch", "launch")
         self.nodes = make_nodes(2, CPUS)
         self.slurm = Slurm(self.nodes)
-        os.makedirs(f"{SHARED}/work")
-        tempfile.tempdir = f"{SHARED}/work"
+        os.makedirs(f"{SHARED}/jobs")
+        tempfile.tempdir = f"{SHARED}/jobs"
         os.environ["PRELOAD_CACHE_ROOT"] = f"{SHARED}/cache"
         # What belongs to a node at rest.
         self.resting = {node: set(self.processes(node)) for node in self.nodes}
@@ -148,7 +148,7 @@ class Job:
         command += ["env", *(f"{name}={value}" for name, value in ranks.items())] if ranks else []
         command += [f"{cluster.bin}/preload", "serve", "--model", str(model), "--device", "host", *map(str, flags)]
         self.ranks = per_node * len(cluster.nodes)
-        self.log_path = pathlib.Path(f"{SHARED}/work/log-{time.monotonic_ns()}")
+        self.log_path = pathlib.Path(f"{SHARED}/jobs/log-{time.monotonic_ns()}")
         self.started = time.monotonic()
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(

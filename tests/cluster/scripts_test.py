@@ -23,14 +23,14 @@ UNDER_WAY = (None, "PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
 def setUpModule():
     global cluster, model
     cluster = Cluster()
-    model = make_llama(f"{isolation.SHARED}/work/model", *SHAPE)
+    model = make_llama(f"{isolation.SHARED}/jobs/model", *SHAPE)
 
 
 class Batch:
     """A job of one of the scripts: what it says, and how it ends."""
 
     def __init__(self, script, *arguments, options=(), env=None):
-        self.log_path = pathlib.Path(f"{isolation.SHARED}/work/{script}.log")
+        self.log_path = pathlib.Path(f"{isolation.SHARED}/jobs/{script}.log")
         path = f"{cluster.bin}:{cluster.launch}/slurm:{os.environ['PATH']}"
         command = ["sbatch", "--parsable", f"--output={self.log_path}", f"--chdir={isolation.SHARED}", *options]
         command += [f"{cluster.launch}/slurm/{script}", str(model), "--device", "host", *map(str, arguments)]

@@ -28,7 +28,7 @@ SLOW_READS = {"PRELOAD_TEST_FAULT_FILES": ".safetensors", "PRELOAD_TEST_FAULT_DE
 def setUpModule():
     global cluster, models
     cluster = Cluster()
-    root = pathlib.Path(f"{isolation.SHARED}/work")
+    root = pathlib.Path(f"{isolation.SHARED}/jobs")
     models = {
         "small": make_llama(root / "small", *SMALL),
         "short": make_llama(root / "short", *SMALL, "--shards", 2),

@@ -61,16 +61,18 @@ def load(config):
         return get_model(vllm_config=config)
 
 
-def start_groups(config) -> None:
+def start_groups(config, rank: int = 0, port: int = 0) -> None:
+    """vLLM's own, for this rank of an engine; with one of experts where the model has any."""
     from vllm.config import set_current_vllm_config
     from vllm.distributed import destroy_model_parallel, init_distributed_environment
     from vllm.distributed import initialize_model_parallel
 
+    tp, pp = config.parallel_config.tensor_parallel_size, config.parallel_config.pipeline_parallel_size
     with set_current_vllm_config(config):
         if not torch.distributed.is_initialized():
-            init_distributed_environment(1, 0, "tcp://127.0.0.1:0", 0, "gloo")
+            init_distributed_environment(tp * pp, rank, f"tcp://127.0.0.1:{port}", rank, "gloo")
         destroy_model_parallel()
-        initialize_model_parallel(1, 1)  # with a group of experts where the model has any
+        initialize_model_parallel(tp, pp)
 
 
 def raw(tensor: torch.Tensor) -> bytes:

@@ -17,6 +17,9 @@ from unittest import mock
 import daemon
 import torch
 from vllm_engine import Table
+from vllm_held import start_groups
+
+import preload.vllm
 
 GIB = 1 << 30
 TOTAL, WEIGHTS, CONTEXT, ACTIVATIONS = 80 * GIB, 20 * GIB, 1 * GIB, 3 * GIB
@@ -95,17 +98,6 @@ def loaded(config):
 
     with set_current_vllm_config(config):
         return get_model(vllm_config=config)
-
-
-def start_groups(model: str) -> None:
-    import preload.vllm
-    from vllm.config import set_current_vllm_config
-    from vllm.distributed import init_distributed_environment, initialize_model_parallel
-
-    preload.vllm.register()
-    with set_current_vllm_config(engine_config(model)):
-        init_distributed_environment(1, 0, "tcp://127.0.0.1:0", 0, "gloo")
-        initialize_model_parallel(1, 1)
 
 
 def served_bytes(program: str, work: pathlib.Path) -> str:
@@ -234,7 +226,8 @@ def main() -> int:
     table.check("taken back", taken_back)
     table.check("second copy", second_copy)
     table.check("without the hook", without_the_hook)
-    start_groups(daemon.write_model(args.work / "llama", "llama"))
+    preload.vllm.register()
+    start_groups(engine_config(daemon.write_model(args.work / "llama", "llama")))
     table.check("one attachment", one_attachment, args.program, args.work)
     table.check("no room", no_room, args.program, args.work)
     table.check("served bytes", served_bytes, args.program, args.work)

@@ -20,7 +20,7 @@ import sys
 import daemon
 import layout_checkpoint
 from vllm_engine import Table
-from vllm_held import differences, engine_config, held, load
+from vllm_held import differences, engine_config, held, load, start_groups
 
 TP, PP, DP, EP = "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "enable_expert_parallel"
 # The family, flags of preload serve, and the engine's arguments.
@@ -47,14 +47,10 @@ def engine_ranks(options: dict) -> int:
 
 def one_rank(directory: str, options: dict, rank: int, ports: list) -> list:
     """Names of the tensors that differ in this rank."""
-    from vllm.config import set_current_vllm_config
-    from vllm.distributed import init_distributed_environment, initialize_model_parallel
-
     import preload.vllm
 
     preload.vllm.register()
-    ranks = engine_ranks(options)
-    replica, rank = divmod(rank, ranks)
+    replica, rank = divmod(rank, engine_ranks(options))
 
     def config_of(load_format: str):
         config = engine_config(directory, load_format, distributed_executor_backend="mp", **options)
@@ -64,9 +60,7 @@ def one_rank(directory: str, options: dict, rank: int, ports: list) -> list:
         return config
 
     first = config_of("auto")
-    with set_current_vllm_config(first):
-        init_distributed_environment(ranks, rank, f"tcp://127.0.0.1:{ports[1]}", rank, "gloo")
-        initialize_model_parallel(options.get(TP, 1), options.get(PP, 1))
+    start_groups(first, rank, ports[1])
     return differences(held(load(config_of("preload"))), held(load(first)))
 
 
