@@ -85,11 +85,10 @@ class ModelComparison {
     Receipt theirs;
     if (!served_.receipt_json.empty()) theirs = receipt_from_json(served_.receipt_json);
     Receipt ours = take_receipt(checkpoint_);
-    if (const auto same = same_files(ours, theirs)) return *same;
+    if (same_files(ours, theirs)) return Evidence::kReceipt;
     const ConsumedHashes hashes = recall_consumed(checkpoint_, program_);
     if (hashes.missing.empty()) return compare_hashes(hashes.known);
     add_samples(ours, checkpoint_, consumed_sources(checkpoint_, program_));
-    if (const auto same = same_files(ours, theirs)) return *same;
     if (const auto names = differing_files(ours, theirs); !names.empty()) {
       refuse({{"checkpoint",
                {fmt::format("other bytes in {}", fmt::join(names, ", ")), served_.checkpoint}}});

@@ -16,10 +16,6 @@ bool same_sample(const FileReceipt& a, const FileReceipt& b) {
   return a.name == b.name && !a.sample.empty() && a.tensors == b.tensors && a.sample == b.sample;
 }
 
-bool same_blob(const FileReceipt& a, const FileReceipt& b) {
-  return same_sample(a, b) && !a.blob.empty() && a.blob == b.blob;
-}
-
 template <class Same>
 bool all(const Receipt& one, const Receipt& other, Same same) {
   return !one.empty() && std::ranges::equal(one, other, same);
@@ -33,8 +29,6 @@ std::string_view evidence_name(Evidence evidence) noexcept {
       break;
     case Evidence::kReceipt:
       return "receipt";
-    case Evidence::kBlobs:
-      return "blobs";
     case Evidence::kHash:
       return "hash";
     case Evidence::kSample:
@@ -45,11 +39,7 @@ std::string_view evidence_name(Evidence evidence) noexcept {
   return "none";
 }
 
-std::optional<Evidence> same_files(const Receipt& one, const Receipt& other) {
-  if (all(one, other, same_stat)) return Evidence::kReceipt;
-  if (all(one, other, same_blob)) return Evidence::kBlobs;
-  return std::nullopt;
-}
+bool same_files(const Receipt& one, const Receipt& other) { return all(one, other, same_stat); }
 
 std::vector<std::string> differing_files(const Receipt& one, const Receipt& other) {
   std::vector<std::string> names;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,17 +14,15 @@ namespace preload {
 enum class Evidence : std::uint8_t {
   kNone,     // no claim
   kReceipt,  // the same files, unchanged: name, inode, size and times
-  kBlobs,    // a hub cache keeps them under the same SHA-256
   kHash,     // every byte that is used was hashed, now or earlier
   kSample,   // a few KiB of each file; only where the user trusts that
   kKey,      // the client itself named the key, or fields of it
 };
-std::string_view evidence_name(Evidence evidence) noexcept;  // "receipt", "blobs", …, "none"
+std::string_view evidence_name(Evidence evidence) noexcept;  // "receipt", "hash", …, "none"
 
-// kReceipt or kBlobs when one of them shows that the files are the same; nothing when neither does,
-// which does not say that they differ. Blobs need samples on both sides: one that was changed in
-// its place no longer has the bytes that its name promises.
-std::optional<Evidence> same_files(const Receipt& one, const Receipt& other);
+// Whether the receipts show that the files are the same; if not, that does not say that they
+// differ.
+bool same_files(const Receipt& one, const Receipt& other);
 
 // Files of one name that hold the same tensors in both, with other bytes: these differ for sure.
 // Files that were cut differently say nothing.

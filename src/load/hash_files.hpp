@@ -19,11 +19,9 @@ std::vector<SourceHash> hash_sources(const Checkpoint& checkpoint,
                                      const std::vector<std::uint32_t>& sources, int threads,
                                      const Cancel& cancel, const ReadOptions& reading = {});
 
-// The receipt store under the cache root: hashes remembered under the files' stat receipts and,
-// where a hub cache keeps all of them, under its names for their contents (with a sample of each,
-// so that a file changed in its place is not taken for what it was). What was not used for longest
-// goes when the store grows past its limits. Throws never: an unreadable store is a store without
-// the entry.
+// The receipt store under the cache root: hashes remembered under the files' stat receipts. What
+// was not used for longest goes when the store grows past its limits. Throws never: an unreadable
+// store is a store without the entry.
 std::optional<std::vector<SourceHash>> recall_hashes(const Checkpoint& checkpoint);
 void remember_hashes(const Checkpoint& checkpoint, const std::vector<SourceHash>& hashes);
 

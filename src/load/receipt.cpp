@@ -16,7 +16,6 @@
 #include "base/error.hpp"
 #include "base/fd.hpp"
 #include "base/hash.hpp"
-#include "checkpoint/hub_blob.hpp"
 #include "load/run_threads.hpp"
 
 namespace preload {
@@ -116,7 +115,7 @@ Receipt take_receipt(const Checkpoint& checkpoint) {
   for (const SourceFile& file : checkpoint.files) {
     const std::string path = path_of(checkpoint, file.name);
     receipt.push_back({file.name, file.bytes, file.inode, file.mtime_ns, file.ctime_ns,
-                       is_settled(path, file), hub_blob(path), "", ""});
+                       is_settled(path, file), "", ""});
   }
   std::ranges::sort(receipt, {}, &FileReceipt::name);
   return receipt;
@@ -150,11 +149,14 @@ void add_samples(Receipt& receipt, const Checkpoint& checkpoint, const std::vect
 std::string to_json(const Receipt& receipt) {
   Json files = Json::array();
   for (const FileReceipt& file : receipt) {
-    Json entry{{"name", file.name},         {"bytes", file.bytes},       {"inode", file.inode},
-               {"mtime_ns", file.mtime_ns}, {"ctime_ns", file.ctime_ns}, {"settled", file.settled},
-               {"tensors", file.tensors},   {"sample", file.sample}};
-    if (!file.blob.empty()) entry["blob"] = file.blob;
-    files.push_back(std::move(entry));
+    files.push_back({{"name", file.name},
+                     {"bytes", file.bytes},
+                     {"inode", file.inode},
+                     {"mtime_ns", file.mtime_ns},
+                     {"ctime_ns", file.ctime_ns},
+                     {"settled", file.settled},
+                     {"tensors", file.tensors},
+                     {"sample", file.sample}});
   }
   return files.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -172,7 +174,6 @@ Receipt receipt_from_json(std::string_view text) {
       entry.at("settled").get_to(file.settled);
       entry.at("tensors").get_to(file.tensors);
       entry.at("sample").get_to(file.sample);
-      file.blob = entry.value("blob", "");
       receipt.push_back(std::move(file));
     }
     std::ranges::sort(receipt, {}, &FileReceipt::name);

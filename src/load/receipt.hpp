@@ -10,7 +10,8 @@
 
 namespace preload {
 
-// By what a weight file is known again without reading it whole.
+// By what a weight file is known again without reading it whole. Names never count: that of a hub
+// cache's blob says what was downloaded, not what the file holds now.
 struct FileReceipt {
   std::string name;
   std::uint64_t bytes = 0;
@@ -20,7 +21,6 @@ struct FileReceipt {
   // Unset where the file was so young that a later write may have left its times as they are, or
   // had changed since its header was read: then the four above prove nothing.
   bool settled = true;
-  std::string blob;     // SHA-256 of its bytes, by the hub cache that keeps it; empty elsewhere
   std::string tensors;  // 32 hex digits over names, dtypes and shapes of what was sampled
   std::string sample;   // 32 hex digits; empty: not taken
   friend bool operator==(const FileReceipt&, const FileReceipt&) = default;

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr const char* kFolder = "hashes";
 constexpr std::size_t kMaxEntryBytes = 256 * kMiB;
 constexpr CacheLimits kLimits{.entries = 256, .bytes = kGiB};
@@ -31,19 +31,6 @@ Json stat_key(const Receipt& receipt) {
   Json files = Json::array();
   for (const FileReceipt& file : receipt) {
     files.push_back({file.name, file.bytes, file.inode, file.mtime_ns, file.ctime_ns});
-  }
-  return files;
-}
-
-// The same by the hub cache's word, wherever the cache lies; nothing when it does not keep them.
-std::optional<Json> blob_key(Receipt receipt, const Checkpoint& checkpoint) {
-  if (receipt.empty() || std::ranges::any_of(receipt, &std::string::empty, &FileReceipt::blob)) {
-    return std::nullopt;
-  }
-  add_samples(receipt, checkpoint);
-  Json files = Json::array();
-  for (const FileReceipt& file : receipt) {
-    files.push_back({file.name, file.bytes, file.blob, file.sample});
   }
   return files;
 }
@@ -102,11 +89,6 @@ std::optional<std::vector<SourceHash>> recall_hashes(const Checkpoint& checkpoin
   if (!store) return std::nullopt;
   const Receipt receipt = take_receipt(checkpoint);
   std::vector<SourceHash> known = recall_under(store.get(), stat_key(receipt), checkpoint);
-  if (known.empty()) {
-    if (const auto key = blob_key(receipt, checkpoint)) {
-      known = recall_under(store.get(), *key, checkpoint);
-    }
-  }
   if (known.empty()) return std::nullopt;
   return known;
 } catch (const std::exception& error) {
@@ -120,9 +102,6 @@ void remember_hashes(const Checkpoint& checkpoint, const std::vector<SourceHash>
   const Fd store = open_cache_dir(kFolder, true);
   if (!store) return;
   remember_under(store.get(), stat_key(receipt), checkpoint, hashes);
-  if (const auto key = blob_key(receipt, checkpoint)) {
-    remember_under(store.get(), *key, checkpoint, hashes);
-  }
 } catch (const std::exception& error) {
   log::debug(fmt::format("receipt store not written: {}", error.what()));
 }

@@ -88,7 +88,7 @@ class Adoption {
     const Residency& kept = daemon_.offer->generations.front();
     Receipt theirs;
     if (!kept.receipt_json.empty()) theirs = receipt_from_json(kept.receipt_json);
-    const bool same_receipt = same_files(known.receipt, theirs).has_value();
+    const bool same_receipt = same_files(known.receipt, theirs);
     if (!same_receipt && known.id != kept.checkpoint)
       return "nothing shows without reading the checkpoint that it is the same";
     receipt_json_ = same_receipt ? kept.receipt_json : to_json(known.receipt);
@@ -207,8 +207,7 @@ void decline(const SocketDir& directory, RoleDaemon& daemon) {
 void find_offer(const SocketDir& directory, const cli::ServeOptions& options, RoleDaemon& daemon) {
   if (!daemon.is_here() || daemon.predecessor || options.keeper == KeeperUse::kOff) return;
   try {
-    const Fd socket =
-        connect_to(directory, std::string(kKeeperSocket), kKeeperTimeoutMs, options.allow_uids);
+    const Fd socket = connect_to(directory, std::string(kKeeperSocket), kKeeperTimeoutMs);
     wire::PackageAnswer answer =
         wire::call_adopt(socket.get(), {daemon.role.endpoint.stem()}, kKeeperTimeoutMs);
     Package package = unpack(std::move(answer.fds));

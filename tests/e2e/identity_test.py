@@ -162,7 +162,9 @@ class Identity(harness.Case):
         self.assertLess(read, self.payload * 0.3)
         self.assert_stops_clean(daemon)
 
-    def test_a_hub_cache_is_known_by_its_blobs(self):
+    def test_a_blobs_name_in_a_hub_cache_proves_nothing_of_its_bytes(self):
+        """A blob is called after the bytes that were downloaded: who changed it in its place, did not
+        rename it."""
         def hub(name):
             snapshot = self.root / name / "models--org--m" / "snapshots" / "main"
             blobs = snapshot.parent.parent / "blobs"
@@ -178,12 +180,31 @@ class Identity(harness.Case):
             time.sleep(SETTLED_S)
             return snapshot
 
-        daemon = self.start(hub("one")).wait_ready()
+        one = hub("one")
+        daemon = self.start(one).wait_ready()
+        (shard,), read = self.expect(one)
+        self.assertEqual(shard["evidence"], "receipt")
+        (status,) = self.status()
         self.fresh_cache()
-        other = hub("other")
-        (shard,), read = self.expect(other)
-        self.assertEqual(shard["evidence"], "blobs")
-        self.assertLess(read, self.payload * 0.3)
+        damaged = hub("damaged")
+        name = "model-00002-of-00002.safetensors"
+        tensors = Safetensors(damaged / name).header
+        inside = [n for n, t in tensors.items() if t["data_offsets"][1] - t["data_offsets"][0] > 30000]
+        flip_byte(damaged / name, inside[-1], 11111)
+        time.sleep(SETTLED_S)
+        key, _ = self.key(damaged)
+        self.assertNotEqual(key["checkpoint"], status["evidence"]["checkpoint"])
+        self.expect(damaged, status=7)
+        self.assertIn("expected " + key["checkpoint"], self.stderr)
+        # What is remembered of the damaged copy is not taken for another of the same names.
+        good = hub("good")
+        (shard,), _ = self.expect(good)
+        self.assertEqual(shard["evidence"], "hash")
+        self.assertEqual(self.key(good)[0]["key"], status["key"])
+        # A blob changed in its place under the daemon.
+        flip_byte(one / name, inside[-1], 11111)
+        time.sleep(SETTLED_S)
+        self.expect(one, status=7)
         self.assert_stops_clean(daemon)
 
     def test_other_fields_are_compared_before_the_bytes_and_told_with_both_values(self):

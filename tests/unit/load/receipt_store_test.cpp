@@ -83,35 +83,46 @@ TEST_F(ReceiptStore, AByteFlippedWithTheTimeSetBackIsStillNoticed) {
   EXPECT_EQ(recall_hashes(open_checkpoint(model_.path(), {})), std::nullopt);
 }
 
-// A hub cache keeps files under the SHA-256 of their bytes, wherever it lies.
+// A hub cache keeps a file under the SHA-256 that its bytes had when it was downloaded.
 class HubReceiptStore : public ReceiptStore {
  protected:
-  Checkpoint in_hub_cache(const TempDir& hub, const std::string& blob) {
+  static constexpr std::uint64_t kTensorBytes = 1'000'000;
+
+  Checkpoint in_hub_cache(const TempDir& hub) {
+    TempDir files;
+    write_checkpoint(files, {{stored("a", "U8", {kTensorBytes})}});
     for (const char* name : {"config.json", "model.safetensors"}) {
-      const std::string kept = std::string(name) == "config.json" ? std::string(40, 'c') : blob;
-      hub.write("models--m/blobs/" + kept, model_.read(name));
-      hub.link(std::string("models--m/snapshots/main/") + name, "../../blobs/" + kept);
+      hub.write("models--m/blobs/" + blob(name), files.read(name));
+      hub.link(std::string("models--m/snapshots/main/") + name, "../../blobs/" + blob(name));
     }
     settle();
     return open_checkpoint(hub / "models--m/snapshots/main", {});
   }
-  const std::string blob_ = std::string(64, 'a');
+  static std::string blob(const std::string& name) {
+    return name == "config.json" ? std::string(40, 'c') : std::string(64, 'a');
+  }
 };
 
-TEST_F(HubReceiptStore, KnowsACopyOfTheHubCacheByItsBlobs) {
-  const TempDir one;
-  const TempDir copy;
-  const TempDir other;
-  remember_hashes(in_hub_cache(one, blob_), {a_, b_});
-  EXPECT_EQ(recall_hashes(in_hub_cache(copy, blob_))->size(), 2U);
-  EXPECT_EQ(recall_hashes(in_hub_cache(other, std::string(64, 'b'))), std::nullopt);
+TEST_F(HubReceiptStore, TakesNoBlobsNameForItsBytes) {
+  const TempDir damaged;
+  const TempDir good;
+  // Far from what any sample looks at; the cache then learns the damaged copy's hashes first.
+  const Checkpoint copy = in_hub_cache(damaged);
+  damaged.flip_byte("models--m/blobs/" + blob("model.safetensors"),
+                    damaged.size("models--m/blobs/" + blob("model.safetensors")) - 11'111);
+  settle();
+  const Checkpoint flipped = open_checkpoint(damaged / "models--m/snapshots/main", {});
+  EXPECT_EQ(recall_hashes(flipped), std::nullopt);
+  remember_hashes(flipped, {a_});
+  EXPECT_EQ(recall_hashes(flipped)->size(), 1U);
+  EXPECT_EQ(recall_hashes(in_hub_cache(good)), std::nullopt);
 }
 
-TEST_F(HubReceiptStore, DoesNotTakeABlobThatWasChangedInItsPlaceForWhatItWas) {
+TEST_F(HubReceiptStore, ForgetsABlobThatWasChangedInItsPlace) {
   const TempDir hub;
-  remember_hashes(in_hub_cache(hub, blob_), {a_, b_});
-  const std::string blob = "models--m/blobs/" + blob_;
-  hub.flip_byte(blob, hub.size(blob) - 1);
+  remember_hashes(in_hub_cache(hub), {a_});
+  const std::string path = "models--m/blobs/" + blob("model.safetensors");
+  hub.flip_byte(path, hub.size(path) - 11'111);
   EXPECT_EQ(recall_hashes(open_checkpoint(hub / "models--m/snapshots/main", {})), std::nullopt);
 }
 
@@ -136,7 +147,7 @@ TEST_F(ReceiptStore, DamagedEntriesCountAsAbsentAndAreReplaced) {
   const std::string good = cache_.read(name);
   for (const std::string& bad :
        {std::string(), good.substr(0, good.size() / 2), std::string("[]"), std::string("{}"),
-        std::string(R"({"version":2,"files":[],"hashes":{"a":"00"}})")}) {
+        std::string(R"({"version":3,"files":[],"hashes":{"a":"00"}})")}) {
     cache_.write(name, bad);
     EXPECT_EQ(recall_hashes(checkpoint_), std::nullopt) << bad;
   }
