@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "base/prompt_write.hpp"
 
 namespace preload::log {
@@ -119,20 +120,20 @@ Level parse_level(std::string_view text) {
               fmt::format("--log-level '{}' is none of debug, info, warn, error, off", text));
 }
 
-void debug(std::string_view text) { current().logger->debug("{}", text); }
+void debug(std::string_view text) { current().logger->debug("{}", indented(text)); }
 
 void info(std::string_view text) {
   if (quiet_info) {
     debug(text);
   } else {
-    current().logger->info("{}", text);
+    current().logger->info("{}", indented(text));
   }
 }
 
-void notice(std::string_view text) { current().logger->info("{}", text); }
+void notice(std::string_view text) { current().logger->info("{}", indented(text)); }
 
-void warn(std::string_view text) { current().logger->warn("{}", text); }
+void warn(std::string_view text) { current().logger->warn("{}", indented(text)); }
 
-void error(std::string_view text) { current().logger->error("{}", text); }
+void error(std::string_view text) { current().logger->error("{}", indented(text)); }
 
 }  // namespace preload::log

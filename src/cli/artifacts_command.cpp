@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "cli/age.hpp"
 #include "cli/command.hpp"
 #include "cli/options.hpp"
@@ -89,7 +90,8 @@ void print_list(const DiskTier& tier, const std::vector<Entry>& entries) {
 void print_fields(const char* what, const std::map<std::string, std::string>& fields) {
   if (fields.empty()) return;
   fmt::print("  {}\n", what);
-  for (const auto& [name, value] : fields) fmt::print("    {:<18} {}\n", name, value);
+  for (const auto& [name, value] : fields)
+    fmt::print("    {:<18} {}\n", one_line(name), one_line(value));
 }
 
 void print_details(const std::vector<Entry>& entries) {
@@ -114,7 +116,7 @@ int check(const DiskTier& tier, const Selection& selection, bool json) {
     print({{"checked", checked.entries}, {"damaged", damaged}});
   } else {
     for (const auto& damage : checked.damages) {
-      fmt::print("{}: {}\n", damage.key.text(), damage.problem);
+      fmt::print("{}: {}\n", damage.key.text(), one_line(damage.problem));
     }
     fmt::print("{} of {} sound\n", checked.entries - checked.damages.size(),
                counted(checked.entries, "artifact", "is", "are"));

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/draft_options.hpp"
 #include "cli/serve_options.hpp"
@@ -83,7 +84,7 @@ nlohmann::json to_json(const RoleKey& key) {
 void print(const RoleKey& key) {
   fmt::print("key        {}\ncheckpoint {}\n", key.key, key.checkpoint);
   for (const auto& [name, value] : key.fields) {
-    if (name != "checkpoint") fmt::print("  {:<14} {}\n", name, value);
+    if (name != "checkpoint") fmt::print("  {:<14} {}\n", name, one_line(value));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/bytes.hpp"
+#include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/daemon_views.hpp"
 
@@ -57,7 +58,7 @@ Row row_of(const DaemonView& view) {
           std::to_string(s.leases.size()),
           view.live ? format_bytes(s.overhead_bytes) : "-",
           s.pid == 0 ? "-" : std::to_string(s.pid),
-          s.model.empty() ? "-" : s.model};
+          s.model.empty() ? "-" : one_line(s.model)};
 }
 
 void print_row(const Row& row, const std::vector<std::size_t>& widths) {
@@ -82,11 +83,11 @@ void print_details(const wire::DaemonStatus& status) {
     fmt::print("  cuda-ipc: clients can write, and the weights end with this daemon\n");
   if (!status.engine_caches.empty())
     fmt::print("  engines find what its warm-up left with: . {}/environment.sh\n",
-               status.engine_caches);
+               one_line(status.engine_caches));
   if (status.state == wire::DaemonState::kLoading) print_progress(status.progress);
   for (const wire::LeaseStatus& lease : status.leases)
-    fmt::print("  lease: pid {} ({}), {:.0f} s\n", lease.pid, lease.name, lease.age_s);
-  if (!status.text.empty()) fmt::print("  {}: {}\n", status.code, status.text);
+    fmt::print("  lease: pid {} ({}), {:.0f} s\n", lease.pid, one_line(lease.name), lease.age_s);
+  if (!status.text.empty()) fmt::print("  {}: {}\n", status.code, one_line(status.text));
 }
 
 // What the daemons of one job that load here have done together.

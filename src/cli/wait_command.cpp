@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/daemon_views.hpp"
 #include "serve/job_view.hpp"
@@ -138,7 +139,7 @@ int run_wait(const Arguments& arguments) {
     log::error(view.code.empty() ? "not ready in time: " + view.text
                                  : fmt::format("{} ({})", view.text, view.code));
   } else if (!options.json) {
-    fmt::print("{}\n", view.text);
+    fmt::print("{}\n", one_line(view.text));
   }
   return status;
 }

@@ -10,12 +10,14 @@
 namespace preload::hook {
 namespace {
 
-// Of launchers; then what would let a hook speak to the service manager in the job's name.
+// Of launchers; then what would let a hook speak to the service manager, or
+// to the launcher's script, in the job's name.
 constexpr auto kRemovedPrefixes = std::to_array<std::string_view>(
     {"OMPI_", "PMIX_", "PMI_", "PMI2_", "PRTE_", "ORTE_", "SLURM_", "SLURMD_", "HYDRA_", "HYDI_",
      "MPI_LOCAL", "MPIR_", "FLUX_", "PALS_", "PRELOAD_WARMUP_"});
-constexpr auto kRemoved = std::to_array<std::string_view>(
-    {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID"});
+constexpr auto kRemoved =
+    std::to_array<std::string_view>({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS",
+                                     "LISTEN_PID", "PRELOAD_LAUNCH_ID"});
 
 std::string_view name_of(std::string_view entry) noexcept {
   return entry.substr(0, entry.find('='));

@@ -7,7 +7,9 @@
 #include <chrono>
 #include <string>
 
+#include "base/environment.hpp"
 #include "base/log.hpp"
+#include "base/printable.hpp"
 #include "base/prompt_write.hpp"
 
 namespace preload::run {
@@ -24,6 +26,10 @@ void write_end_line(int status, std::optional<int> rank, std::optional<int> lost
   std::string line = fmt::format("preload: END status={}", status);
   if (rank) line += fmt::format(" rank={}", *rank);
   if (lost_task) line += fmt::format(" task={} lost", *lost_task);
+  // By which launch/supervise tells this line from others of its kind, whoever wrote them.
+  if (const std::string launch = environment("PRELOAD_LAUNCH_ID"); !launch.empty()) {
+    line += fmt::format(" launch={}", one_line(launch));
+  }
   line += '\n';
   write_promptly(STDERR_FILENO, line, kPatience);
 }

@@ -11,9 +11,9 @@ namespace preload::run {
 // Of a job that a signal ended: nothing is wrong with it.
 bool is_signal_status(int status) noexcept;
 
-// "preload: END status=1 rank=2 task=5 lost" on stderr: what the job's exit status is to be, by
-// which the scripts of launch/ correct their launcher's own. `task` is the launcher's number of a
-// rank that was lost, whose status only the launcher can know.
+// "preload: END status=1 rank=2 task=5 lost launch=1f2e…" on stderr: what the job's exit status is
+// to be, by which the scripts of launch/ correct their launcher's own. `task` is the launcher's
+// number of a rank that was lost, whose status only the launcher can know.
 void write_end_line(int status, std::optional<int> rank = std::nullopt,
                     std::optional<int> lost_task = std::nullopt);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/printable.hpp"
 #include "base/prompt_write.hpp"
 
 namespace preload::run {
@@ -64,9 +65,10 @@ void JobFront::ready(HandleKind kind, std::uint64_t rank_bytes) {
   const std::string line = fmt::format(
       "preload: READY model={} job={} ranks={} dp={} pp={} tp={} memory={} "
       "rank_bytes={} seconds={:.2f}{} directory={}\n",
-      options_.model.model, launch_.job, launch_.sizes.world(), launch_.sizes.dp, launch_.sizes.pp,
-      launch_.sizes.tp, handle_kind_name(kind), rank_bytes, seconds,
-      warmup_.empty() ? "" : fmt::format(" warmup={}", warmup_), directory_->path());
+      one_line(options_.model.model), launch_.job, launch_.sizes.world(), launch_.sizes.dp,
+      launch_.sizes.pp, launch_.sizes.tp, handle_kind_name(kind), rank_bytes, seconds,
+      warmup_.empty() ? "" : fmt::format(" warmup={}", one_line(warmup_)),
+      one_line(directory_->path()));
   if (!write_promptly(STDERR_FILENO, line, kReadyPatience)) {
     log::warn("the READY line did not get out: nobody reads stderr");
   }
