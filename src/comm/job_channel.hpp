@@ -43,6 +43,9 @@ struct JobTimings {
   std::chrono::milliseconds lost{8000};            // silence after which a peer counts as dead
   std::chrono::milliseconds authentication{5000};  // for a connection to prove itself
   std::chrono::milliseconds connect{30000};        // for a rank to reach the hub, all addresses
+  // The same silence once the job is READY: nobody waits for anybody then, and a rank that is back
+  // after a while (a paused machine, a debugger) holds what it held.
+  std::chrono::milliseconds lost_serving{60000};
 };
 
 // Rank 0's side: one thread, a connection per rank for life. Broadcasts READY when all are BOUND,

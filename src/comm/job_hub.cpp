@@ -286,9 +286,10 @@ void JobHub::State::declare(const JobFailure& first, int told_by) {
 }
 
 void JobHub::State::expire(Clock::time_point now) {
+  const milliseconds patience = ready ? timings.lost_serving : timings.lost;
   for (Peer& peer : peers) {
-    if (!peer.gone && !peer.left && now - peer.heard >= timings.lost) {
-      lose(peer, fmt::format("nothing was heard of it for {} ms", timings.lost.count()));
+    if (!peer.gone && !peer.left && now - peer.heard >= patience) {
+      lose(peer, fmt::format("nothing was heard of it for {} ms", patience.count()));
     }
   }
 }

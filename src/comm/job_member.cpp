@@ -135,6 +135,7 @@ struct JobMember::State {
   Fd wake;
   Clock::time_point heard, next_beat, last_turn, closing_since{};
   bool failure_heard = false;
+  bool ready = false;  // the job is; of the thread alone
   std::atomic<int> slowest_rank{-1};
 
   std::mutex mutex;  // of what follows
@@ -211,8 +212,9 @@ bool JobMember::State::turn() {
     lose("its connection broke without a goodbye");
     return false;
   }
-  if (now - heard >= timings.lost) {
-    lose(fmt::format("nothing was heard of it for {} ms", timings.lost.count()));
+  const milliseconds patience = ready ? timings.lost_serving : timings.lost;
+  if (now - heard >= patience) {
+    lose(fmt::format("nothing was heard of it for {} ms", patience.count()));
     return false;
   }
   bool close = false;
@@ -247,6 +249,7 @@ void JobMember::State::handle(const JobMessage& message) {
       slowest_rank = message.slowest_rank;
       return;
     case Type::kReady:
+      ready = true;
       events.ready();
       return;
     case Type::kStop:

@@ -33,7 +33,7 @@ using Clock = std::chrono::steady_clock;
 
 // Short enough for a test, long enough for a loaded machine.
 constexpr JobTimings kQuick{milliseconds(100), milliseconds(1500), milliseconds(700),
-                            milliseconds(3000)};
+                            milliseconds(3000), milliseconds(4000)};
 constexpr milliseconds kSoon{5000};
 
 // A rank and what it heard.
@@ -202,7 +202,7 @@ TEST(JobChannel, TakesAConnectionLostWithoutGoodbyeForAFailure) {
 }
 
 // An authenticated rank that never sends a heartbeat, as a frozen host would.
-Fd frozen_rank(const HubAddress& address, int rank) {
+Fd frozen_rank(const HubAddress& address, int rank, bool bound = false) {
   Fd socket = connect_tcp("127.0.0.1", address.port, milliseconds(2000));
   JobConnection connection{duplicate(socket.get())};
   std::vector<JobMessage> messages;
@@ -216,6 +216,9 @@ Fd frozen_rank(const HubAddress& address, int rank) {
   hello.nonce = random_hex(16);
   hello.proof = make_proof(address.secret_hex, Prover::kRank, messages[0].nonce, hello.nonce, rank);
   connection.queue(hello);
+  JobMessage ready_to_serve;
+  ready_to_serve.type = JobMessage::Type::kBound;
+  if (bound) connection.queue(ready_to_serve);
   return connection.flush() ? std::move(socket) : Fd();
 }
 
@@ -229,6 +232,19 @@ TEST(JobChannel, NoticesARankThatFallsSilent) {
   ASSERT_TRUE(failure);
   EXPECT_GE(Clock::now() - start, kQuick.lost - kQuick.heartbeat);
   EXPECT_THAT(failure->text, HasSubstr("rank 1 was lost: nothing was heard"));
+}
+
+TEST(JobChannel, IsMorePatientWithASilentRankOnceAllServe) {
+  JobHub hub(2, nobody_else, kQuick);
+  Rank zero(hub.address(), 0);
+  const Fd frozen = frozen_rank(hub.address(), 1, true);
+  ASSERT_TRUE(frozen);
+  zero->bound();
+  ASSERT_TRUE(zero.hears_ready());
+  EXPECT_FALSE(zero.hears_failure(kQuick.lost + milliseconds(500)));
+  const auto failure = zero.hears_failure(kQuick.lost_serving);
+  ASSERT_TRUE(failure);
+  EXPECT_THAT(failure->text, HasSubstr("nothing was heard of it for 4000 ms"));
 }
 
 TEST(JobChannel, KeepsARankThatIsSlowButAlive) {
