@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "cli/daemon_views.hpp"
 #include "serve/connect.hpp"
 #include "serve/keeper.hpp"
+#include "serve/stop_request.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload::cli {
@@ -38,7 +38,7 @@ bool stop_loading(const SocketDir& directory, const DaemonView& view) {
   const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, *holder, 0)));
   if (!process) return false;
   if (!lock_is_held(directory, lock) || lock_holder(directory, lock) != holder) return false;
-  if (::syscall(SYS_pidfd_send_signal, process.get(), SIGTERM, nullptr, 0) == 0) return true;
+  if (send_stop_request(process.get())) return true;
   throw Error(Errc::kUnavailable,
               fmt::format("cannot signal pid {}: {}", *holder, errno_text(errno)));
 }

@@ -12,6 +12,8 @@
 #include <optional>
 #include <utility>
 
+#include "serve/stop_request.hpp"
+
 namespace preload::run {
 namespace {
 
@@ -32,7 +34,8 @@ int meant_signal(int signal) noexcept {
 
 }  // namespace
 
-SignalWatch::SignalWatch(std::function<void(int)> on_first) : on_first_(std::move(on_first)) {
+SignalWatch::SignalWatch(std::function<void(int)> on_first, std::function<void()> on_stop)
+    : on_first_(std::move(on_first)), on_stop_(std::move(on_stop)) {
   sigset_t set;
   sigemptyset(&set);
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&set, signal);
@@ -63,7 +66,11 @@ void SignalWatch::run() {
     const int signal = meant_signal(static_cast<int>(info.ssi_signo));
     if (!first) {
       first = Clock::now();
-      on_first_(signal);
+      if (on_stop_ && is_stop_request(info)) {
+        on_stop_();
+      } else {
+        on_first_(signal);
+      }
     } else if (Clock::now() - *first > kOneRequest) {
       std::_Exit(128 + signal);
     }

@@ -255,10 +255,26 @@ class Loading(harness.Case):
         eventually(lambda: states() == ["LOADING"] * ranks, 60, "a load in progress")
         return daemon
 
-    def test_a_loading_daemon_is_stopped_and_leaves_a_tombstone(self):
+    def test_a_loading_daemon_that_is_stopped_ends_as_one_that_serves(self):
         daemon = self.loading()
         self.preload("attach", "--gpu", "host:0", status=7)
         self.preload("stop")
+        self.assertEqual(daemon.wait_end(5), 0, daemon.log)
+        self.assertNotIn("preload: END", daemon.log)
+        self.preload("wait", "--timeout", 0.1, status=7)
+        self.assert_nothing_left()
+
+    @needs_mpi
+    def test_a_loading_job_that_is_stopped_ends_whole_with_0(self):
+        daemon = self.loading("-dp", 2, ranks=2)
+        self.preload("stop", "--gpu", "host:1")
+        self.assertEqual(daemon.wait_end(10), 0, daemon.log)
+        self.assertNotIn("preload: END", daemon.log)
+        self.assert_nothing_left()
+
+    def test_a_terminated_load_leaves_a_tombstone(self):
+        daemon = self.loading()
+        daemon.process.terminate()
         self.assertEqual(daemon.wait_end(5), 143, daemon.log)
         self.preload("wait", status=143)
         self.assertIn("SIGTERM", self.stderr)
