@@ -79,6 +79,10 @@ typedef struct preload_attach_options {
    * while wait_timeout_ms is for one that loads, from its first sign on. 0: wait_timeout_ms is for
    * both, from the call on; negative: not at all. */
   int32_t absent_timeout_ms;
+  /* NULL, or the user ids whose daemons are trusted besides our own and root's, "990" or
+   * "990,1000"; $PRELOAD_ALLOW_UIDS adds to them. Such a daemon has to name ours with --allow-uid.
+   */
+  const char* allow_uids;
 } preload_attach_options;
 
 typedef enum preload_daemon_state {
@@ -140,9 +144,9 @@ typedef struct preload_info {
   int32_t memory;      /* preload_memory */
   int32_t cuda_device; /* ordinal in this process; -1 on host memory */
   int32_t global_rank;
-  /* What the claim rests on that the expected is attached: "receipt" (the very same files), "blobs"
-   * (a hub cache's names for their contents), "hash" (every byte), "sample" (trusted as asked),
-   * "key" (the client's own word); "none" where nothing was expected. */
+  /* What the claim rests on that the expected is attached: "receipt" (the very same files), "hash"
+   * (every byte), "sample" (trusted as asked), "key" (the client's own word); "none" where nothing
+   * was expected. */
   const char* evidence;
   uint64_t base_address; /* of the range that all slabs lie in; 0: they lie apart (cuda-ipc) */
   uint64_t range_bytes;

@@ -16,7 +16,6 @@ namespace {
 
 KeeperOptions keeper_options(const ParsedOptions& parsed) {
   KeeperOptions options;
-  options.sessions.allow_uids = allow_uids_option(parsed);
   options.stay = parsed.has("stay");
   if (options.stay) {
     if (parsed.has("idle-timeout"))
@@ -45,9 +44,10 @@ int run_keeper(const Arguments& arguments) {
   const ParsedOptions parsed("keeper", arguments);
   log::set_up(log_level_option(parsed), "keeper");
   const Fd signals = watch_signals();
-  const SocketDir directory =
-      SocketDir::open(parsed.text("weight-cache-socket-dir").value_or(""), true);
-  Keeper keeper(directory, keeper_options(parsed));
+  const SocketDir directory = SocketDir::open(socket_dir_option(parsed), true);
+  KeeperOptions options = keeper_options(parsed);
+  options.sessions.allow_uids = directory.allow_uids();
+  Keeper keeper(directory, std::move(options));
   log::info(fmt::format("keeps what daemons of '{}' deposit", directory.path()));
   return keeper.run(signals);
 }

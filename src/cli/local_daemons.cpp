@@ -12,8 +12,13 @@
 namespace preload::cli {
 namespace {
 
-Endpoint endpoint_of(const DaemonView& view) {
+Endpoint endpoint_of(const SocketDir& directory, const DaemonView& view) {
   const wire::DaemonStatus status = view.status();
+  if (status.gpu_uuid.empty())
+    throw Error(Errc::kUnavailable,
+                fmt::format("a daemon starts at '{}/{}.lock' and has not said yet what it loads: "
+                            "wait for it with `preload wait`",
+                            directory.path(), view.stem));
   return {status.gpu_uuid, status.slot,
           status.role == role_name(Role::kDraft) ? Role::kDraft : Role::kTarget};
 }
@@ -47,7 +52,7 @@ std::vector<Endpoint> local_daemons(const ClientOptions& options) {
   for (const DaemonView& view : views) {
     if (view.condition == DaemonCondition::kAnswering ||
         view.condition == DaemonCondition::kComing || view.kept) {
-      endpoints.push_back(endpoint_of(view));
+      endpoints.push_back(endpoint_of(directory, view));
     }
   }
   if (endpoints.empty()) refuse(directory, views);

@@ -107,8 +107,6 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
      "where engines keep what they tune and compile, for them and their successors [below the "
      "cache "
      "root, by configuration]"},
-    {"allow-uid", "", "UID", "serve keeper",
-     "user id that may attach besides ours and root; may be repeated", true},
     {"weight-cache-health-port", "", "PORT", "serve",
      "TCP port of each node's /health and /metrics; 0 is none [0]"},
     {"weight-cache-health-host", "", "ADDRESS", "serve",
@@ -119,6 +117,10 @@ constexpr auto kOptions = std::to_array<OptionSpec>({
     {"weight-cache-socket-dir", "", "DIR",
      "serve keeper status wait attach verify release stop doctor",
      "directory of the sockets [$PRELOAD_SOCKET_DIR, else /tmp/preload-<uid>]"},
+    {"allow-uid", "", "UID", "serve keeper status wait attach verify release stop doctor",
+     "user id to trust at the other end besides ours and root: a daemon's clients, a client's "
+     "daemons; may be repeated [$PRELOAD_ALLOW_UIDS]",
+     true},
     {"slot", "", "NAME", "serve status wait attach verify release stop",
      "one of several daemons of a GPU: a-z, 0-9 and '-', at most 32 characters"},
     {"gpu", "", "UUID|INDEX|host:N", kLocalCommands, "only the daemon of this device"},

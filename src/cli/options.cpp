@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "cli/normalise.hpp"
 #include "cli/option_table.hpp"
+#include "serve/peer.hpp"
 
 namespace preload::cli {
 namespace {
@@ -129,9 +130,17 @@ std::optional<std::size_t> ParsedOptions::choice(
   return static_cast<std::size_t>(at - choices.begin());
 }
 
+SocketDirChoice socket_dir_option(const ParsedOptions& options) {
+  SocketDirChoice choice(options.text("weight-cache-socket-dir").value_or(""));
+  for (const std::string& text : options.all("allow-uid")) {
+    for (const unsigned uid : uids_from_text(text, "--allow-uid")) choice.allow_uids.push_back(uid);
+  }
+  return choice;
+}
+
 ClientOptions client_options(const ParsedOptions& options) {
   ClientOptions client;
-  client.socket_dir = options.text("weight-cache-socket-dir").value_or("");
+  client.socket_dir = socket_dir_option(options);
   client.gpu = options.text("gpu");
   client.slot = options.text("slot");
   if (const auto role = options.choice("role", {"target", "draft"})) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/copy_program.hpp"
+#include "serve/socket_dir.hpp"
 
 namespace preload::cli {
 
@@ -34,9 +35,12 @@ class ParsedOptions {
   std::vector<std::string> positional_;
 };
 
+// --weight-cache-socket-dir and --allow-uid.
+SocketDirChoice socket_dir_option(const ParsedOptions& options);
+
 // What status, wait, stop, release, attach and verify share: which daemons are meant.
 struct ClientOptions {
-  std::string socket_dir;          // "" = the default
+  SocketDirChoice socket_dir;
   std::optional<std::string> gpu;  // UUID, index or host:N
   std::optional<std::string> slot;
   std::optional<Role> role;

@@ -111,16 +111,6 @@ ParallelSizes with_rules(ParallelSizes sizes, const ModelOptions& model) {
   return sizes;
 }
 
-unsigned parse_uid(const std::string& text) {
-  unsigned uid = 0;
-  const char* end = text.data() + text.size();
-  const auto [at, failure] = std::from_chars(text.data(), end, uid);
-  if (failure != std::errc{} || at != end) {
-    throw Error(Errc::kUsage, fmt::format("--allow-uid must be a numeric user id: '{}'", text));
-  }
-  return uid;
-}
-
 // What a keeper holds has to outlive its process; cuda-ipc memory does not.
 KeeperUse keeper_option(const ParsedOptions& options, HandleKind kind) {
   const auto chosen = options.choice("keeper", {"off", "auto", "require"});
@@ -239,12 +229,6 @@ std::optional<ReadMethod> reader_option(const ParsedOptions& options) {
   return method;
 }
 
-std::vector<unsigned> allow_uids_option(const ParsedOptions& options) {
-  std::vector<unsigned> uids;
-  for (const std::string& uid : options.all("allow-uid")) uids.push_back(parse_uid(uid));
-  return uids;
-}
-
 log::Level log_level_option(const ParsedOptions& options) {
   const char* environment = std::getenv("PRELOAD_LOG_LEVEL");
   if (const auto level = options.text("log-level")) return log::parse_level(*level);
@@ -266,7 +250,7 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
     serve.export_kind = *kind == 0 ? HandleKind::kVmm : HandleKind::kCudaIpc;
   }
   if (const auto slot = options.text("slot")) serve.slot = check_slot(*slot);
-  serve.socket_dir = options.text("weight-cache-socket-dir").value_or("");
+  serve.socket_dir = socket_dir_option(options);
   serve.ring_bytes = ring_bytes_option(options).value_or(serve.ring_bytes);
   serve.reader = reader_option(options);
   serve.spread = spread_option(options);
@@ -283,7 +267,6 @@ ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {
   }
   serve.tuning = tuning_options(options);
   serve.warmup = warmup_options(options);
-  serve.allow_uids = allow_uids_option(options);
   serve.log_level = log_level_option(options);
   serve.health_port = options.number("weight-cache-health-port", 0).value_or(0);
   if (serve.health_port > std::numeric_limits<std::uint16_t>::max()) {

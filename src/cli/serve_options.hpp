@@ -48,7 +48,7 @@ struct ServeOptions {
   std::optional<bool> cuda;  // --device; unset: cuda where there is a GPU, else host
   HandleKind export_kind = HandleKind::kVmm;  // --export, for cuda
   std::string slot;
-  std::string socket_dir;  // "" = the default
+  SocketDirChoice socket_dir;
   std::uint64_t ring_bytes = 512 * kMiB;
   std::optional<ReadMethod> reader;     // --reader, unset = auto
   Spread spread = Spread::kAuto;        // --spread
@@ -61,7 +61,6 @@ struct ServeOptions {
   std::chrono::seconds lease_wait{5};   // --lease-wait
   TuningOptions tuning;
   WarmupOptions warmup;
-  std::vector<unsigned> allow_uids;
   std::string health_host = "127.0.0.1";
   int health_port = 0;  // 0: neither /health nor /metrics
   log::Level log_level = log::Level::kInfo;
@@ -77,8 +76,6 @@ ParallelSizes own_sizes(const ModelOptions& model);
 // --rank, 0 unless given; throws Error(kUsage) when the job has no such rank.
 int rank_option(const ParsedOptions& options, const ParallelSizes& sizes);
 
-// Of the flags that serve and keeper share.
-std::vector<unsigned> allow_uids_option(const ParsedOptions& options);
 log::Level log_level_option(const ParsedOptions& options);
 
 // Of the flags that serve and bench share; unset when not given, or auto.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "client/abi_structs.hpp"
+#include "serve/peer.hpp"
 
 namespace preload::client {
 namespace {
@@ -30,6 +31,8 @@ AttachOptions attach_options(const preload_attach_options* given) {
   AttachOptions options;
   ConnectOptions& connect = options.connect;
   connect.wanted.socket_dir = text_or_empty(c.socket_dir);
+  if (c.allow_uids != nullptr && *c.allow_uids != '\0')
+    connect.wanted.socket_dir.allow_uids = uids_from_text(c.allow_uids, "allow_uids");
   if (c.device != nullptr) connect.wanted.device = c.device;
   connect.wanted.socket_path = text_or_empty(c.socket_path);
   if (c.slot != nullptr) connect.wanted.slot = c.slot;

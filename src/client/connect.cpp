@@ -82,15 +82,16 @@ std::optional<Connection> ask_keeper(const SocketDir& directory, const Place& pl
 
 Look look_at(const SocketDir& directory, const Place& place, const ConnectOptions& options) {
   Fd socket;
+  wire::HelloReply hello;
   try {
     socket = connect_to(directory, place.file(".sock"), options.connect_timeout_ms);
+    hello = wire::call_hello(socket.get(), {options.identity}, options.connect_timeout_ms);
   } catch (const Error& error) {
     if (error.code() != Errc::kUnavailable) throw;
     if (auto kept = ask_keeper(directory, place, options)) return std::move(*kept);
+    // One that hangs has its weights where they are: the lock tells that it is there.
     return look_without_socket(directory, place, error.what());
   }
-  wire::HelloReply hello =
-      wire::call_hello(socket.get(), {options.identity}, options.connect_timeout_ms);
   if (hello.state == wire::DaemonState::kLoading) {
     const auto state = read_state(directory, place.file(".state"));
     return Loading{loading_text(directory, place, state), state};
@@ -100,7 +101,7 @@ Look look_at(const SocketDir& directory, const Place& place, const ConnectOption
 
 // Where the wanted daemon is to be looked for.
 struct Address {
-  std::string directory;
+  SocketDirChoice directory;
   std::optional<Place> place;  // of the only daemon there, when unset
 };
 
@@ -113,7 +114,8 @@ Address address_of(const Wanted& wanted, const std::optional<std::string>& devic
                               "status --json` shows it",
                               wanted.socket_path));
     }
-    return {path.parent_path().string(), Place{path.stem().string(), path.filename().string()}};
+    return {{path.parent_path().string(), wanted.socket_dir.allow_uids},
+            Place{path.stem().string(), path.filename().string()}};
   }
   if (!device) return {wanted.socket_dir, std::nullopt};
   const Endpoint endpoint{*device, wanted.slot.value_or(""), wanted.role.value_or(Role::kTarget)};

@@ -13,7 +13,7 @@ namespace preload::client {
 // What a user calls a daemon. An unset device means the only one there; without a socket path an
 // unset slot means none and an unset role the target.
 struct Wanted {
-  std::string socket_dir;   // "": the default
+  SocketDirChoice socket_dir;
   std::string socket_path;  // this very socket: the members below are checks then
   std::optional<std::string> device;
   std::optional<std::string> slot;

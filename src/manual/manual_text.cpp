@@ -191,6 +191,9 @@ constexpr auto kExitStatuses = std::to_array<Entry>({
 constexpr auto kVariables = std::to_array<Entry>({
     {"PRELOAD_SOCKET_DIR", "serve keeper status wait attach verify release stop doctor",
      "The socket directory, where --weight-cache-socket-dir is not given."},
+    {"PRELOAD_ALLOW_UIDS", "serve keeper status wait attach verify release stop doctor",
+     "User ids with commas between them, added to those of --allow-uid; client libraries and "
+     "engines read it, too."},
     {"PRELOAD_CACHE_ROOT", "serve attach key bench tune artifacts",
      "Where receipts, tuning results and what warm-ups left are kept [$XDG_CACHE_HOME/preload, "
      "else "

@@ -22,7 +22,7 @@ void take_place(RankContext& rank) {
   rank.directory.emplace(SocketDir::open(options.socket_dir, true));
   remove_stale_private(*rank.directory);  // of jobs that were killed in their warm-up
   if (options.keeper == KeeperUse::kRequire)
-    static_cast<void>(connect_to_keeper(*rank.directory, kKeeperTimeoutMs, options.allow_uids));
+    static_cast<void>(connect_to_keeper(*rank.directory, kKeeperTimeoutMs));
   std::vector<StateKeeper::Kept> kept;
   for (RankRole& role : rank_roles(options, rank.launch)) {
     RoleDaemon& daemon = rank.daemons.emplace_back(std::move(role));

@@ -23,7 +23,7 @@ bool ends_one_role(const ServeEnd& end) noexcept {
 
 void RankServing::open(RoleDaemon& daemon) {
   ServerOptions options;
-  options.sessions.allow_uids = rank_.options.allow_uids;
+  options.sessions.allow_uids = rank_.directory->allow_uids();
   options.keeper = rank_.options.keeper;
   options.lock = daemon.lock.get();
   options.predecessor = daemon.predecessor ? &*daemon.predecessor : nullptr;
@@ -91,7 +91,7 @@ void RankServing::admitted(RoleDaemon& daemon) {
   note_holder(daemon.lock);
   daemon.next_lock.reset();
   if (--roles_to_admit_ > 0) return;
-  end_left_over(*rank_.directory, rank_.options, rank_.daemons);
+  end_left_over(*rank_.directory, rank_.daemons);
   // On the keeper's thread, which may come to it when this object is gone.
   rank_.keeper->ready([&rank = rank_] { rank.front.ready(rank.kind, rank.bytes()); });
 }

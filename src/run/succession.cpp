@@ -68,7 +68,7 @@ void take_place_of(const SocketDir& directory, const cli::ServeOptions& options,
   }
   daemon.next_lock = take_named_lock(directory, endpoint.next_lock_name(),
                                      "another successor of " + endpoint.device);
-  daemon.predecessor.emplace(directory, endpoint, options.allow_uids);
+  daemon.predecessor.emplace(directory, endpoint);
   Package package = daemon.predecessor->take_package();
   daemon.lock = std::move(package.lock);
   daemon.generation = package.generation + 1;
@@ -104,15 +104,14 @@ void make_room(Group& group, const cli::ServeOptions& options, const Launch& lau
   drain(daemons, std::chrono::duration<double>(*options.drain_s), cancel);
 }
 
-void end_left_over(const SocketDir& directory, const cli::ServeOptions& options,
-                   const std::list<RoleDaemon>& daemons) {
+void end_left_over(const SocketDir& directory, const std::list<RoleDaemon>& daemons) {
   const bool has_draft = std::ranges::any_of(
       daemons, [](const RoleDaemon& daemon) { return daemon.role.role == Role::kDraft; });
   if (has_draft || daemons.empty() || !daemons.front().predecessor) return;
   Endpoint draft = daemons.front().role.endpoint;
   draft.role = Role::kDraft;
   try {
-    const Fd socket = connect_to(directory, draft.socket_name(), kTimeoutMs, options.allow_uids);
+    const Fd socket = connect_to(directory, draft.socket_name(), kTimeoutMs);
     if (wire::call_status(socket.get(), kTimeoutMs).pid != daemons.front().predecessor->pid())
       return;
     log::info(fmt::format("the draft of {} is not served any more", draft.device));

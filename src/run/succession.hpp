@@ -26,7 +26,6 @@ void make_room(Group& group, const cli::ServeOptions& options, const Launch& lau
                HandleKind kind, std::list<RoleDaemon>& daemons, const Cancel& cancel);
 
 // A role that the replaced process served and its successor does not is asked to end.
-void end_left_over(const SocketDir& directory, const cli::ServeOptions& options,
-                   const std::list<RoleDaemon>& daemons);
+void end_left_over(const SocketDir& directory, const std::list<RoleDaemon>& daemons);
 
 }  // namespace preload::run

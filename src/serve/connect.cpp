@@ -38,7 +38,8 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
-void remove_stale(const SocketDir& directory, const std::string& name, const std::string& path) {
+void remove_stale(const SocketDir& directory, const std::string& name, const std::string& path,
+                  Listeners present) {
   struct stat status {};
   if (::fstatat(directory.fd(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return;
@@ -50,14 +51,18 @@ void remove_stale(const SocketDir& directory, const std::string& name, const std
                             "it there and remove it",
                             path, kind_text(status.st_mode), user_text(status.st_uid),
                             user_text(::geteuid())));
+  if (const auto pid = listener_pid(directory, name); pid && present == Listeners::kRefuse)
+    throw Error(Errc::kBusy,
+                fmt::format("pid {} listens at '{}' already, though its lock was free: the lock "
+                            "file was removed under it; stop it first",
+                            *pid, path));
   check_sys(::unlinkat(directory.fd(), name.c_str(), 0),
             fmt::format("cannot remove the stale socket '{}'", path), Errc::kUsage);
 }
 
 // The very inode that was looked at, opened without following a link: connecting to it leaves no
 // moment for an exchange.
-Fd open_checked(const SocketDir& directory, const std::string& name, const std::string& path,
-                const std::vector<unsigned>& allow_uids) {
+Fd open_checked(const SocketDir& directory, const std::string& name, const std::string& path) {
   const int raw = ::openat(directory.fd(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC);
   if (raw < 0 && errno == ENOENT)
     throw Error(Errc::kUnavailable, fmt::format("no daemon listens at '{}'", path));
@@ -65,7 +70,7 @@ Fd open_checked(const SocketDir& directory, const std::string& name, const std::
   Fd fd(raw);
   struct stat status {};
   check_sys(::fstat(fd.get(), &status), fmt::format("cannot stat '{}'", path));
-  if (!S_ISSOCK(status.st_mode) || !is_trusted(status.st_uid, allow_uids))
+  if (!S_ISSOCK(status.st_mode) || !directory.trusts(status.st_uid))
     throw Error(Errc::kProtocol,
                 fmt::format("'{}' is {} of {}, not a daemon's socket of {}: it is not trusted; "
                             "remove it",
@@ -76,9 +81,20 @@ Fd open_checked(const SocketDir& directory, const std::string& name, const std::
 
 }  // namespace
 
-Fd listen_at(const SocketDir& directory, const std::string& socket_name) {
+std::optional<int> listener_pid(const SocketDir& directory, const std::string& socket_name) {
+  const Fd socket = make_socket();
+  const sockaddr_un address = address_of(directory.proc_path(socket_name));
+  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+         0) {
+    if (errno == EAGAIN) return 0;  // whose backlog is full
+    if (errno != EINTR) return std::nullopt;
+  }
+  return peer_of(socket.get()).pid;
+}
+
+Fd listen_at(const SocketDir& directory, const std::string& socket_name, Listeners present) {
   const std::string path = directory.path() + "/" + socket_name;
-  remove_stale(directory, socket_name, path);
+  remove_stale(directory, socket_name, path, present);
   Fd socket = make_socket();
   // On Linux the inode that bind makes takes its mode from the socket: there is no moment in which
   // others could connect, and the process's umask stays as it is.
@@ -86,14 +102,14 @@ Fd listen_at(const SocketDir& directory, const std::string& socket_name) {
   const sockaddr_un address = address_of(directory.proc_path(socket_name));
   check_sys(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
             fmt::format("cannot bind '{}'", path), Errc::kUsage);
+  directory.share(socket_name, Access::kConnect);
   check_sys(::listen(socket.get(), kBacklog), fmt::format("cannot listen at '{}'", path));
   return socket;
 }
 
-Fd connect_to(const SocketDir& directory, const std::string& socket_name, int timeout_ms,
-              const std::vector<unsigned>& allow_uids) {
+Fd connect_to(const SocketDir& directory, const std::string& socket_name, int timeout_ms) {
   const std::string path = directory.path() + "/" + socket_name;
-  const Fd node = open_checked(directory, socket_name, path, allow_uids);
+  const Fd node = open_checked(directory, socket_name, path);
   Fd socket = make_socket();
   const sockaddr_un address = address_of(fmt::format("/proc/self/fd/{}", node.get()));
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
@@ -112,9 +128,12 @@ Fd connect_to(const SocketDir& directory, const std::string& socket_name, int ti
     std::this_thread::sleep_for(kConnectRetry);  // its backlog is full
   }
   const Peer peer = peer_of(socket.get());
-  if (!is_trusted(peer.uid, allow_uids))
-    throw Error(Errc::kProtocol, fmt::format("the daemon at '{}' is run by {}, who is not trusted",
-                                             path, user_text(peer.uid)));
+  if (!directory.trusts(peer.uid))
+    throw Error(
+        Errc::kProtocol,
+        fmt::format("the daemon at '{}' is run by {}, who is not trusted: --allow-uid {} or "
+                    "$PRELOAD_ALLOW_UIDS, at both ends, if that is meant",
+                    path, user_text(peer.uid), peer.uid));
   return socket;
 }
 

@@ -23,10 +23,9 @@ constexpr auto kRetry = std::chrono::seconds(1);
 
 }  // namespace
 
-Fd connect_to_keeper(const SocketDir& directory, int timeout_ms,
-                     const std::vector<unsigned>& allow_uids) {
+Fd connect_to_keeper(const SocketDir& directory, int timeout_ms) {
   try {
-    return connect_to(directory, std::string(kKeeperSocket), timeout_ms, allow_uids);
+    return connect_to(directory, std::string(kKeeperSocket), timeout_ms);
   } catch (const Error& error) {
     if (error.code() != Errc::kUnavailable) throw;
     throw Error(Errc::kBusy,
@@ -37,12 +36,11 @@ Fd connect_to_keeper(const SocketDir& directory, int timeout_ms,
 }
 
 KeeperLink::KeeperLink(const SocketDir& directory, SessionLoop& loop, Holding& holding,
-                       ArtifactStore& artifacts, std::vector<unsigned> allow_uids)
+                       ArtifactStore& artifacts)
     : directory_(directory),
       loop_(loop),
       holding_(holding),
       artifacts_(artifacts),
-      allow_uids_(std::move(allow_uids)),
       reader_(wire::kMaxFds) {}
 
 KeeperLink::~KeeperLink() {
@@ -62,7 +60,7 @@ void KeeperLink::connect(bool now) {
   }
   next_try_ = Clock::now() + kRetry;
   try {
-    socket_ = connect_to(directory_, std::string(kKeeperSocket), 0, allow_uids_);
+    socket_ = connect_to(directory_, std::string(kKeeperSocket), 0);
   } catch (const Error& error) {
     if (error.code() == Errc::kUnavailable) return;  // none runs
     if (!std::exchange(complained_, true)) log::warn(error.what());

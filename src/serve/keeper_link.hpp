@@ -20,8 +20,7 @@
 namespace preload {
 
 // A connection to the keeper of `directory`. Throws Error(kBusy) with the remedy when none answers.
-Fd connect_to_keeper(const SocketDir& directory, int timeout_ms,
-                     const std::vector<unsigned>& allow_uids = {});
+Fd connect_to_keeper(const SocketDir& directory, int timeout_ms);
 
 // A daemon's side of its deposit: one connection for life, on the daemon's own loop, that never
 // blocks it. When the keeper ends, the link says so once and deposits anew as soon as one runs.
@@ -29,9 +28,9 @@ class KeeperLink {
  public:
   using Clock = SessionLoop::Clock;
 
-  // All but `allow_uids` outlives it.
+  // All of these outlive it.
   KeeperLink(const SocketDir& directory, SessionLoop& loop, Holding& holding,
-             ArtifactStore& artifacts, std::vector<unsigned> allow_uids);
+             ArtifactStore& artifacts);
   ~KeeperLink();
   KeeperLink(const KeeperLink&) = delete;
   KeeperLink& operator=(const KeeperLink&) = delete;
@@ -63,7 +62,6 @@ class KeeperLink {
   SessionLoop& loop_;
   Holding& holding_;
   ArtifactStore& artifacts_;
-  const std::vector<unsigned> allow_uids_;
   Fd socket_;
   wire::FrameReader reader_;
   wire::FrameWriter writer_;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "serve/connect.hpp"
 #include "serve/peer.hpp"
 #include "serve/socket_dir.hpp"
 
@@ -31,10 +32,10 @@ bool try_lock(int fd, int kind) {
   return true;
 }
 
-void check_lock_file(int fd, const std::string& path) {
+void check_lock_file(int fd, const std::string& path, const std::vector<unsigned>& allow_uids) {
   struct stat status {};
   check_sys(::fstat(fd, &status), "cannot stat the lock file", Errc::kUsage);
-  if (S_ISREG(status.st_mode) && status.st_uid == ::geteuid()) return;
+  if (S_ISREG(status.st_mode) && is_trusted(status.st_uid, allow_uids)) return;
   throw Error(Errc::kUsage, fmt::format("'{}' is {} of {}, not a lock file of ours: remove it",
                                         path, kind_text(status.st_mode), user_text(status.st_uid)));
 }
@@ -47,7 +48,7 @@ Fd open_lock(const SocketDir& directory, const std::string& name) {
     throw Error(Errc::kUsage, fmt::format("'{}' is a symbolic link: remove it", path));
   check_sys(raw, fmt::format("cannot open the lock file '{}'", path), Errc::kUsage);
   Fd fd(raw);
-  check_lock_file(fd.get(), path);
+  check_lock_file(fd.get(), path, {});
   return fd;
 }
 
@@ -66,16 +67,30 @@ std::optional<int> lock_holder(const SocketDir& directory, const std::string& lo
   return pid;
 }
 
+bool has_name(const SocketDir& directory, const std::string& name, const Fd& fd) {
+  struct stat named {};
+  struct stat ours {};
+  return ::fstatat(directory.fd(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         ::fstat(fd.get(), &ours) == 0 && named.st_ino == ours.st_ino &&
+         named.st_dev == ours.st_dev;
+}
+
 Fd take_named_lock(const SocketDir& directory, const std::string& name, const std::string& whose) {
-  Fd fd = open_lock(directory, name);
   const auto deadline = Clock::now() + kLockPatience;
-  while (!try_lock(fd.get(), LOCK_EX)) {
+  Fd fd = open_lock(directory, name);
+  // A file that was removed between the two steps locks nobody else out.
+  while (!try_lock(fd.get(), LOCK_EX) || !has_name(directory, name, fd)) {
     if (Clock::now() >= deadline)
       throw Error(Errc::kBusy, fmt::format("{} runs already: {} holds the lock '{}/{}'", whose,
                                            holder_text(directory, name), directory.path(), name));
     std::this_thread::sleep_for(kLockRetry);
+    if (!has_name(directory, name, fd)) fd = open_lock(directory, name);
   }
   note_holder(fd);
+  // Whom an earlier daemon let in is not let in for good.
+  check_sys(::fchmod(fd.get(), 0600), fmt::format("cannot set the mode of '{}'", name),
+            Errc::kUsage);
+  directory.share(name, Access::kRead);
   return fd;
 }
 
@@ -88,17 +103,25 @@ void note_holder(const Fd& lock) {
 
 Fd take_lock(const SocketDir& directory, const Endpoint& endpoint) {
   const std::string name = endpoint.lock_name();
+  const std::string place =
+      endpoint.device + (endpoint.slot.empty() ? "" : " slot " + endpoint.slot);
+  Fd lock;
   try {
-    return take_named_lock(directory, name, endpoint.device);
+    lock = take_named_lock(directory, name, endpoint.device);
   } catch (const Error& error) {
     if (error.code() != Errc::kBusy) throw;
     throw Error(
         Errc::kBusy,
-        fmt::format("{}{} is already served by {} (lock '{}/{}'): stop that daemon, take its place "
+        fmt::format("{} is already served by {} (lock '{}/{}'): stop that daemon, take its place "
                     "with --replace, or serve a second model with --slot",
-                    endpoint.device, endpoint.slot.empty() ? "" : " slot " + endpoint.slot,
-                    holder_text(directory, name), directory.path(), name));
+                    place, holder_text(directory, name), directory.path(), name));
   }
+  if (const auto pid = listener_pid(directory, endpoint.socket_name()))
+    throw Error(Errc::kBusy,
+                fmt::format("{} is already served by pid {}, whose lock file '{}/{}' was removed "
+                            "while it ran: stop it with `preload stop`",
+                            place, *pid, directory.path(), name));
+  return lock;
 }
 
 bool lock_is_held(const SocketDir& directory, const std::string& lock_name) {
@@ -108,7 +131,7 @@ bool lock_is_held(const SocketDir& directory, const std::string& lock_name) {
   const std::string path = directory.path() + "/" + lock_name;
   check_sys(raw, fmt::format("cannot open the lock file '{}'", path), Errc::kUsage);
   const Fd fd(raw);
-  check_lock_file(fd.get(), path);
+  check_lock_file(fd.get(), path, directory.allow_uids());
   // Shared, so that probes never disturb each other; given back by the close.
   return !try_lock(fd.get(), LOCK_SH);
 }

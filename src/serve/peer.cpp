@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
+#include "base/error.hpp"
 #include "base/fd.hpp"
 
 namespace preload {
@@ -25,6 +27,24 @@ Peer peer_of(int socket) {
 bool is_trusted(unsigned uid, const std::vector<unsigned>& allow_uids) noexcept {
   return uid == ::geteuid() || uid == 0 ||
          std::find(allow_uids.begin(), allow_uids.end(), uid) != allow_uids.end();
+}
+
+std::vector<unsigned> uids_from_text(const std::string& text, std::string_view from) {
+  std::vector<unsigned> uids;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;; ++at) {
+    unsigned uid = 0;
+    const auto [next, failure] = std::from_chars(at, end, uid);
+    // (uid_t)-1 is nobody's: the kernel's word for "unchanged".
+    if (failure != std::errc{} || (next != end && *next != ',') || uid == static_cast<uid_t>(-1))
+      throw Error(Errc::kUsage, fmt::format("{} must be a numeric user id, or several with commas "
+                                            "between them (`id -u NAME` shows it): '{}'",
+                                            from, text));
+    uids.push_back(uid);
+    if (next == end) return uids;
+    at = next;
+  }
 }
 
 std::string user_text(unsigned uid) {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace preload {
@@ -18,6 +19,9 @@ Peer peer_of(int socket);  // throws Error(kProtocol)
 
 // Our own user and root are trusted, and whoever is named.
 bool is_trusted(unsigned uid, const std::vector<unsigned>& allow_uids) noexcept;
+
+// "990" or "990,1000". Throws Error(kUsage) saying what `from` has to be.
+std::vector<unsigned> uids_from_text(const std::string& text, std::string_view from);
 
 std::string user_text(unsigned uid);  // "uid 1000 (bob)"
 std::string mode_text(mode_t mode);   // "0755"

@@ -37,10 +37,9 @@ TakenOver unpack_rest(wire::PackageAnswer answer) {
 
 }  // namespace
 
-Predecessor::Predecessor(const SocketDir& directory, const Endpoint& endpoint,
-                         const std::vector<unsigned>& allow_uids) {
+Predecessor::Predecessor(const SocketDir& directory, const Endpoint& endpoint) {
   try {
-    socket_ = connect_to(directory, endpoint.socket_name(), kTimeoutMs, allow_uids);
+    socket_ = connect_to(directory, endpoint.socket_name(), kTimeoutMs);
   } catch (const Error& error) {
     if (error.code() != Errc::kUnavailable) throw;
     throw Error(Errc::kBusy,

@@ -23,8 +23,7 @@ struct TakenOver {
 class Predecessor {
  public:
   // Throws Error(kBusy) when the daemon there is not READY or is being succeeded by another.
-  Predecessor(const SocketDir& directory, const Endpoint& endpoint,
-              const std::vector<unsigned>& allow_uids);
+  Predecessor(const SocketDir& directory, const Endpoint& endpoint);
 
   // What it serves, and its lock. Once.
   Package take_package() { return std::move(package_); }

@@ -45,13 +45,13 @@ struct Server::State final : SessionHandler {
     loop.watch(holding.lease_epoll_fd(), EPOLLIN, [this](std::uint32_t) { holding.end_leases(); });
     holding.on_freed([this] { after_release(); });
     if (keeper_use == KeeperUse::kOff) return;
-    keeper.emplace(directory, loop, holding, artifacts, options.sessions.allow_uids);
+    keeper.emplace(directory, loop, holding, artifacts);
     holding.on_lease([this](const Lease& lease) { keeper->add(lease); });
     holding.on_drain([this] { keeper->drain(); });
   }
 
-  void bind() {
-    loop.listen(listen_at(directory, holding.endpoint().socket_name()));
+  void bind(Listeners present = Listeners::kRefuse) {
+    loop.listen(listen_at(directory, holding.endpoint().socket_name(), present));
     has_place = true;
   }
 
@@ -126,7 +126,7 @@ void Server::State::begin() {
       loop.listen(std::move(rest.listener));
       has_place = true;
     } else {
-      bind();
+      bind(Listeners::kReplace);
     }
     holding.take_over({}, std::move(rest.leases));
     inherit(std::move(rest.artifacts));

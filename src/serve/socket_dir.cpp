@@ -45,8 +45,8 @@ struct Choice {
   bool derived;  // nobody named it: /tmp/preload-<uid>
 };
 
-Choice choose(const std::string& given) {
-  std::string path = given;
+Choice choose(const SocketDirChoice& given) {
+  std::string path = given.path;
   if (path.empty()) {
     const char* variable = std::getenv("PRELOAD_SOCKET_DIR");
     if (variable != nullptr) path = variable;
@@ -87,12 +87,28 @@ Fd open_directory(const std::string& path) {
   refuse(path, fmt::format("cannot be opened: {}", errno_text(error)));
 }
 
-void check_owner_and_mode(int fd, const Choice& choice) {
+std::vector<unsigned> allowed_uids(const SocketDirChoice& given) {
+  std::vector<unsigned> uids = given.allow_uids;
+  const char* variable = std::getenv("PRELOAD_ALLOW_UIDS");
+  if (variable == nullptr || *variable == '\0') return uids;
+  for (const unsigned uid : uids_from_text(variable, "$PRELOAD_ALLOW_UIDS")) uids.push_back(uid);
+  return uids;
+}
+
+// A daemon keeps its locks in what is its own; a client goes where it was sent, to whom it trusts.
+void check_owner_and_mode(int fd, const Choice& choice, bool own,
+                          const std::vector<unsigned>& allow_uids) {
   struct stat status {};
   check_sys(::fstat(fd, &status), "cannot stat the socket directory", Errc::kUsage);
-  if (status.st_uid != ::geteuid())
+  if (own && status.st_uid != ::geteuid())
     refuse(choice.path, fmt::format("belongs to {}, not to {}: {}", user_text(status.st_uid),
                                     user_text(::geteuid()), kChooseAnother));
+  if (!is_trusted(status.st_uid, allow_uids))
+    refuse(choice.path,
+           fmt::format("belongs to {}, not to {}: {}, or trust that user's daemons with "
+                       "--allow-uid {} or $PRELOAD_ALLOW_UIDS",
+                       user_text(status.st_uid), user_text(::geteuid()), kChooseAnother,
+                       status.st_uid));
   const mode_t forbidden = choice.derived ? 077 : 022;
   if ((status.st_mode & forbidden) != 0)
     refuse(choice.path,
@@ -114,13 +130,27 @@ void check_file_system(int fd, const std::string& path) {
 
 }  // namespace
 
-SocketDir SocketDir::open(const std::string& given, bool create) {
+SocketDir SocketDir::open(const SocketDirChoice& given, bool create) {
   const Choice choice = choose(given);
+  std::vector<unsigned> allow_uids = allowed_uids(given);
+  if (create && choice.derived && !allow_uids.empty())
+    refuse(choice.path,
+           "is ours alone, and --allow-uid (or $PRELOAD_ALLOW_UIDS) lets others in: name a "
+           "directory with --weight-cache-socket-dir or $PRELOAD_SOCKET_DIR, for them as well");
   if (create) create_directory(choice.path);
   Fd fd = open_directory(choice.path);
-  check_owner_and_mode(fd.get(), choice);
+  check_owner_and_mode(fd.get(), choice, create, allow_uids);
   check_file_system(fd.get(), choice.path);
-  return SocketDir(std::move(fd), choice.path);
+  if (create)
+    allow_access(fmt::format("/proc/self/fd/{}", fd.get()), allow_uids, Access::kEnter,
+                 fmt::format("'{}'", choice.path));
+  return SocketDir(std::move(fd), choice.path, std::move(allow_uids));
+}
+
+bool SocketDir::trusts(unsigned uid) const noexcept { return is_trusted(uid, allow_uids_); }
+
+void SocketDir::share(const std::string& name, Access access) const {
+  allow_access(proc_path(name), allow_uids_, access, fmt::format("'{}/{}'", path_, name));
 }
 
 std::string SocketDir::proc_path(const std::string& name) const {

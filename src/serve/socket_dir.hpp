@@ -4,22 +4,37 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/fd.hpp"
 #include "model/copy_program.hpp"
+#include "serve/access_list.hpp"
 #include "wire/progress.hpp"
 
 namespace preload {
+
+// What a user says of it: "" is the default.
+struct SocketDirChoice {
+  SocketDirChoice(std::string directory = {}, std::vector<unsigned> uids = {})
+      : path(std::move(directory)), allow_uids(std::move(uids)) {}
+  SocketDirChoice(const char* directory) : path(directory) {}
+
+  std::string path;
+  // Whom to trust at the other end besides ourselves and root; $PRELOAD_ALLOW_UIDS adds to them.
+  std::vector<unsigned> allow_uids;
+};
 
 // The directory that daemons and clients meet in: --weight-cache-socket-dir, else
 // $PRELOAD_SOCKET_DIR, else /tmp/preload-<uid>.
 class SocketDir {
  public:
-  // Creates it (0700) when `create`. Throws Error(kUsage) with path, owner and remedy when it is a
-  // symlink, not ours, writable by others (the derived one: readable by others), or on a network
-  // file system; Error(kUnavailable) when it is not there and not to be created.
-  static SocketDir open(const std::string& given, bool create);
+  // A daemon's, when `create`: made (0700) where it is not there, ours, and opened to the users
+  // that are allowed. A client's may also be root's or an allowed user's. Throws Error(kUsage) with
+  // path, owner and remedy when it is a symlink, somebody else's, writable by others (the derived
+  // one: readable by others), or on a network file system; Error(kUnavailable) when it is not there
+  // and not to be created.
+  static SocketDir open(const SocketDirChoice& given, bool create);
 
   int fd() const noexcept { return fd_.get(); }
   const std::string& path() const noexcept { return path_; }
@@ -27,10 +42,17 @@ class SocketDir {
   std::string proc_path(const std::string& name) const;
   std::vector<std::string> list() const;  // entry names, sorted
 
+  bool trusts(unsigned uid) const noexcept;  // ours, root, or one that is allowed
+  const std::vector<unsigned>& allow_uids() const noexcept { return allow_uids_; }
+  // Lets those who are allowed read (or, a socket, connect to) an entry of a daemon's directory.
+  void share(const std::string& name, Access access) const;
+
  private:
-  SocketDir(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  SocketDir(Fd fd, std::string path, std::vector<unsigned> allow_uids)
+      : fd_(std::move(fd)), path_(std::move(path)), allow_uids_(std::move(allow_uids)) {}
   Fd fd_;
   std::string path_;
+  std::vector<unsigned> allow_uids_;
 };
 
 // Identity of one daemon within the directory.

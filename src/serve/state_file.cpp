@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>  // renameat
 #include <unistd.h>
 
 #include <cerrno>
@@ -68,7 +70,17 @@ void write_state(const SocketDir& directory, const Endpoint& endpoint, const Sta
       {"code", state.code},
       {"text", state.text},
       {"exit_status", state.exit_status}};
-  write_file_at(directory.fd(), endpoint.state_name(), wire::dump_json(value));
+  const std::string name = endpoint.state_name();
+  if (directory.allow_uids().empty()) {
+    write_file_at(directory.fd(), name, wire::dump_json(value));
+    return;
+  }
+  // Whoever may read the state can at every moment.
+  const std::string fresh = "." + name + ".shared";
+  write_file_at(directory.fd(), fresh, wire::dump_json(value));
+  directory.share(fresh, Access::kRead);
+  check_sys(::renameat(directory.fd(), fresh.c_str(), directory.fd(), name.c_str()),
+            fmt::format("cannot rename '{}/{}'", directory.path(), fresh));
 }
 
 std::optional<StateFile> read_state(const SocketDir& directory, const std::string& state_name) {

@@ -105,7 +105,7 @@ TEST(Options, ClientOptionsAreReadTogether) {
   const ClientOptions client = client_options(
       ParsedOptions("attach", {"--weight-cache-socket-dir", "/d", "--gpu", "host:1", "--slot", "a",
                                "--role", "draft", "--json", "--timeout", "3"}));
-  EXPECT_EQ(client.socket_dir, "/d");
+  EXPECT_EQ(client.socket_dir.path, "/d");
   EXPECT_EQ(client.gpu, "host:1");
   EXPECT_EQ(client.slot, "a");
   EXPECT_EQ(client.role, Role::kDraft);

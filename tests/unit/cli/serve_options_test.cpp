@@ -39,7 +39,7 @@ TEST(ServeOptions, HaveTheDocumentedDefaults) {
   EXPECT_EQ(serve.ring_bytes, 512 * kMiB);
   EXPECT_EQ(serve.threads, 0);
   EXPECT_EQ(serve.slot, "");
-  EXPECT_TRUE(serve.allow_uids.empty());
+  EXPECT_TRUE(serve.socket_dir.allow_uids.empty());
 }
 
 TEST(ServeOptions, ReadEveryFlag) {
@@ -77,7 +77,7 @@ TEST(ServeOptions, ReadEveryFlag) {
                                                   "24",
                                                   "--allow-uid",
                                                   "7",
-                                                  "--allow_uid=8",
+                                                  "--allow_uid=8,9",
                                                   "--log-level",
                                                   "debug",
                                                   "--weight-cache-socket-dir",
@@ -101,9 +101,9 @@ TEST(ServeOptions, ReadEveryFlag) {
   EXPECT_EQ(serve.ring_bytes, 64 * kMiB);
   EXPECT_EQ(serve.threads, 5);
   EXPECT_EQ(serve.reads_in_flight, 24);
-  EXPECT_EQ(serve.allow_uids, (std::vector<unsigned>{7, 8}));
+  EXPECT_EQ(serve.socket_dir.allow_uids, (std::vector<unsigned>{7, 8, 9}));
   EXPECT_EQ(serve.log_level, log::Level::kDebug);
-  EXPECT_EQ(serve.socket_dir, "/d");
+  EXPECT_EQ(serve.socket_dir.path, "/d");
   EXPECT_EQ(serve.slot, "a-1");
 }
 

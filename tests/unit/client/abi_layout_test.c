@@ -26,7 +26,8 @@ AT(preload_attach_options, mode, 64);
 AT(preload_attach_options, base_address, 72);
 AT(preload_attach_options, socket_path, 80);
 AT(preload_attach_options, absent_timeout_ms, 88);
-SIZE(preload_attach_options, 96);
+AT(preload_attach_options, allow_uids, 96);
+SIZE(preload_attach_options, 104);
 
 AT(preload_daemon, struct_size, 0);
 AT(preload_daemon, state, 8);

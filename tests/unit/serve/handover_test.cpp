@@ -76,7 +76,7 @@ TEST_F(HandoverTest, MovesLockSocketLeasesAndOpenConnections) {
   const Fd waiting = connect();  // and has said hello to the first
   wire::call_hello(waiting.get(), {{1, "test", "0"}}, kTimeoutMs);
 
-  Predecessor predecessor(directory_, kPlace, {});
+  Predecessor predecessor(directory_, kPlace);
   Package package = predecessor.take_package();
   ASSERT_TRUE(package.lock);
   EXPECT_EQ(package.generations.at(0).generation, 1U);
@@ -98,7 +98,7 @@ TEST_F(HandoverTest, MovesArtifactsAlsoThoseOfTheLastMoment) {
   Running first(directory_, sample_residency());
   put_artifact(connect().get(), "early", "e", "m");
   put_artifact(connect().get(), "changed", "old");
-  Predecessor predecessor(directory_, kPlace, {});
+  Predecessor predecessor(directory_, kPlace);
   Package package = predecessor.take_package();
   ASSERT_EQ(package.artifacts.size(), 2U);
   put_artifact(connect().get(), "changed", "new");
@@ -117,8 +117,7 @@ TEST_F(HandoverTest, GoesOnWhenTheSuccessorEndsBeforeItServes) {
   Running first(directory_, sample_residency());
   for (const bool committed : {false, true}) {
     for (int round = 0; round < 5; ++round) {
-      std::optional<Predecessor> predecessor(std::in_place, directory_, kPlace,
-                                             std::vector<unsigned>{});
+      std::optional<Predecessor> predecessor(std::in_place, directory_, kPlace);
       if (committed) {
         const TakenOver rest = predecessor->take_over();
         EXPECT_TRUE(rest.listener);
@@ -135,7 +134,7 @@ TEST_F(HandoverTest, AdmitsAgainAfterADrainThatWasGivenUp) {
   LeasePipe held;
   attach(held);
   {
-    Predecessor predecessor(directory_, kPlace, {});
+    Predecessor predecessor(directory_, kPlace);
     EXPECT_EQ(predecessor.drain(), 1U);
     LeasePipe pipe;
     EXPECT_EQ(refusal([&] { attach(pipe); }).code, Errc::kReleased);
@@ -158,7 +157,7 @@ TEST_F(HandoverTest, AReleaseOutlivesTheSuccessorThatDrained) {
     attach(connection(), held);
     if (asked_before) release();
     {
-      Predecessor predecessor(directory, kPlace, {});
+      Predecessor predecessor(directory, kPlace);
       EXPECT_EQ(predecessor.drain(), 1U);
       if (!asked_before) release();
     }
@@ -166,7 +165,7 @@ TEST_F(HandoverTest, AReleaseOutlivesTheSuccessorThatDrained) {
     EXPECT_TRUE(eventually(
         [&] {
           try {
-            Predecessor another(directory, kPlace, {});
+            Predecessor another(directory, kPlace);
             return true;
           } catch (const Error&) {
             return false;
@@ -187,7 +186,7 @@ TEST_F(HandoverTest, AReleaseOutlivesTheSuccessorThatDrained) {
 
 TEST_F(HandoverTest, DrainsToNothingAndIsSucceededStill) {
   Running first(directory_, sample_residency());
-  Predecessor predecessor(directory_, kPlace, {});
+  Predecessor predecessor(directory_, kPlace);
   Package package = predecessor.take_package();
   package.generations.clear();
   EXPECT_EQ(predecessor.drain(), 0U);
@@ -199,8 +198,8 @@ TEST_F(HandoverTest, DrainsToNothingAndIsSucceededStill) {
 
 TEST_F(HandoverTest, IsForOneSuccessorAtATimeAndInOrder) {
   Running first(directory_, sample_residency());
-  Predecessor predecessor(directory_, kPlace, {});
-  EXPECT_EQ(refusal([&] { Predecessor(directory_, kPlace, {}); }).code, Errc::kBusy);
+  Predecessor predecessor(directory_, kPlace);
+  EXPECT_EQ(refusal([&] { Predecessor(directory_, kPlace); }).code, Errc::kBusy);
   for (const Step step : {Step::kCommit, Step::kDrain, Step::kDone}) {
     const Fd socket = connect();
     EXPECT_THAT(refusal([&] { wire::call_handover(socket.get(), {step}, kTimeoutMs); }).message,
@@ -217,14 +216,14 @@ TEST_F(HandoverTest, DoesNotHaveMemoryThatEndsWithItsProcess) {
     slab.ipc_bytes = std::string(64, 'i');
   }
   Running first(directory_, std::move(residency));
-  const auto reply = refusal([&] { Predecessor(directory_, kPlace, {}); });
+  const auto reply = refusal([&] { Predecessor(directory_, kPlace); });
   EXPECT_EQ(reply.code, Errc::kUsage);
   EXPECT_THAT(reply.message, HasSubstr("cuda-ipc"));
 }
 
 TEST_F(HandoverTest, OfADaemonThatDiedMeanwhileBindsAnew) {
   std::optional<Running> first(std::in_place, directory_, sample_residency());
-  Predecessor predecessor(directory_, kPlace, {});
+  Predecessor predecessor(directory_, kPlace);
   Package package = predecessor.take_package();
   first.reset();
   Running second(directory_, next_generation('c'), &predecessor, std::move(package.lock));
@@ -241,7 +240,7 @@ TEST_F(HandoverTest, OfADaemonThatDiedMeanwhileBindsAnew) {
 
 TEST_F(HandoverTest, LeaksNothingOverAThousandSuccessorsThatGiveUp) {
   Running first(directory_, sample_residency());
-  { Predecessor warm(directory_, kPlace, {}); }
+  { Predecessor warm(directory_, kPlace); }
   status();
   const std::size_t before = wire::open_descriptors();
   for (int i = 0; i < 1000; ++i) {
@@ -249,7 +248,7 @@ TEST_F(HandoverTest, LeaksNothingOverAThousandSuccessorsThatGiveUp) {
     ASSERT_TRUE(eventually(
         [&] {
           try {
-            predecessor.emplace(directory_, kPlace, std::vector<unsigned>{});
+            predecessor.emplace(directory_, kPlace);
             return true;
           } catch (const Error&) {
             return false;  // the daemon has not seen the last one go yet

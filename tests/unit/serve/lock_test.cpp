@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "serve/connect.hpp"
 #include "serve/socket_dir.hpp"
 #include "unit/serve/temp_dir.hpp"
 
@@ -39,6 +40,47 @@ TEST(Lock, SecondHolderFailsWithinASecondAndIsToldTheFirstOnesPid) {
                                     HasSubstr("--slot")));
   }
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(1));
+}
+
+// As who cleans up /tmp may do it: the lock that is left then is nobody's.
+TEST(Lock, OfAFileThatWasRemovedLetsNoSecondDaemonIn) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const Fd lock = take_lock(directory, kEndpoint);
+  const Fd listener = listen_at(directory, kEndpoint.socket_name());
+  ASSERT_EQ(::unlink(temp.file(kEndpoint.lock_name()).c_str()), 0);
+  for (int i = 0; i < 2; ++i) {
+    try {
+      take_lock(directory, kEndpoint);
+      FAIL() << "two daemons serve";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::kBusy);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("pid " + std::to_string(::getpid())),
+                                      HasSubstr("was removed"), HasSubstr("preload stop")));
+    }
+    EXPECT_TRUE(connect_to(directory, kEndpoint.socket_name(), 1000)) << "the first one's stays";
+  }
+}
+
+TEST(Lock, IsOfTheFileThatHasTheNameInTheEnd) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const std::string name = kEndpoint.lock_name();
+  std::atomic<bool> stop{false};
+  std::thread remover([&] {
+    while (!stop) ::unlink(temp.file(name).c_str());
+  });
+  for (int i = 0; i < 200; ++i) {
+    try {
+      static_cast<void>(take_lock(directory, kEndpoint));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::kBusy) << error.what();
+    }
+  }
+  stop = true;
+  remover.join();
+  const Fd lock = take_lock(directory, kEndpoint);
+  EXPECT_TRUE(lock_is_held(directory, name));
 }
 
 TEST(Lock, AnotherSlotOrRoleIsAnotherLock) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <optional>
 
 #include "base/error.hpp"
 #include "serve/connect.hpp"
@@ -169,7 +170,93 @@ TEST(Connect, RefusesASocketThatSomebodyElsePlanted) {
   ASSERT_EQ(::chown(temp.file("x.sock").c_str(), kSomebodyElse, kSomebodyElse), 0);
   EXPECT_THROW(connect_to(directory, "x.sock", 1000), Error);
   EXPECT_THROW(listen_at(directory, "x.sock"), Error);
-  EXPECT_TRUE(connect_to(directory, "x.sock", 1000, {kSomebodyElse})) << "unless they are named";
+  const SocketDir trusting = SocketDir::open({temp.path(), {kSomebodyElse}}, false);
+  EXPECT_TRUE(connect_to(trusting, "x.sock", 1000)) << "unless they are named";
+}
+
+// This process as another user, as far as files and sockets go.
+class AsUser {
+ public:
+  explicit AsUser(unsigned uid) { EXPECT_EQ(::seteuid(uid), 0); }
+  ~AsUser() { EXPECT_EQ(::seteuid(0), 0); }
+  AsUser(const AsUser&) = delete;
+  AsUser& operator=(const AsUser&) = delete;
+};
+
+class Guests : public testing::Test {
+ protected:
+  static constexpr unsigned kDaemon = 23456;
+  static constexpr unsigned kGuest = 34567;
+  static constexpr unsigned kStranger = 45678;
+
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root to be several users";
+    ASSERT_EQ(::chown(temp_.path().c_str(), kDaemon, kDaemon), 0);
+    const AsUser daemon(kDaemon);
+    directory_.emplace(SocketDir::open({temp_.path(), {kGuest}}, true));
+    lock_ = take_lock(*directory_, place_);
+    StateFile state;
+    state.state = "LOADING";
+    write_state(*directory_, place_, state);
+    write_state(*directory_, place_, state);  // and the next one
+    listener_ = listen_at(*directory_, place_.socket_name());
+  }
+
+  const TempDir temp_;
+  const Endpoint place_{"host:0", "", Role::kTarget};
+  std::optional<SocketDir> directory_;
+  Fd lock_, listener_;
+};
+
+TEST_F(Guests, SeeLockAndStateAndConnect) {
+  const AsUser guest(kGuest);
+  const SocketDir directory = SocketDir::open({temp_.path(), {kDaemon}}, false);
+  EXPECT_TRUE(lock_is_held(directory, place_.lock_name()));
+  EXPECT_TRUE(read_state(directory, place_.state_name()).has_value());
+  EXPECT_TRUE(connect_to(directory, place_.socket_name(), 1000));
+}
+
+TEST_F(Guests, HaveToTrustTheDaemonsUser) {
+  const AsUser guest(kGuest);
+  EXPECT_THAT(open_error(temp_.path(), Errc::kUsage),
+              AllOf(HasSubstr("belongs to uid 23456"), HasSubstr("--allow-uid 23456")));
+  ::setenv("PRELOAD_ALLOW_UIDS", "7,23456", 1);
+  EXPECT_TRUE(SocketDir::open(temp_.path(), false).trusts(kDaemon));
+  ::setenv("PRELOAD_ALLOW_UIDS", "bob", 1);
+  EXPECT_THAT(open_error(temp_.path(), Errc::kUsage), HasSubstr("$PRELOAD_ALLOW_UIDS"));
+  ::unsetenv("PRELOAD_ALLOW_UIDS");
+}
+
+TEST_F(Guests, AreNobodyElse) {
+  const AsUser stranger(kStranger);
+  EXPECT_THAT(open_error(temp_.path(), Errc::kUsage), HasSubstr("Permission denied"));
+}
+
+TEST_F(Guests, StayOutsideWhenTheNextDaemonDoesNotNameThem) {
+  lock_.reset();
+  listener_.reset();
+  {
+    const AsUser daemon(kDaemon);
+    directory_.emplace(SocketDir::open(temp_.path(), true));
+    lock_ = take_lock(*directory_, place_);
+    write_state(*directory_, place_, {});
+    listener_ = listen_at(*directory_, place_.socket_name());
+  }
+  const AsUser guest(kGuest);
+  const SocketDir directory = SocketDir::open({temp_.path(), {kDaemon}}, false);
+  EXPECT_FALSE(read_state(directory, place_.state_name()).has_value());
+  EXPECT_THROW(lock_is_held(directory, place_.lock_name()), Error);
+  EXPECT_THROW(connect_to(directory, place_.socket_name(), 1000), Error);
+}
+
+TEST(SocketDir, HasToBeNamedForGuests) {
+  try {
+    SocketDir::open({"", {kSomebodyElse}}, true);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("--weight-cache-socket-dir"));
+  }
 }
 
 TEST(Connect, BindsForItsOwnerAloneWhateverTheUmask) {
@@ -181,6 +268,21 @@ TEST(Connect, BindsForItsOwnerAloneWhateverTheUmask) {
   struct stat status {};
   ASSERT_EQ(::stat(temp.file("x.sock").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777U, 0600U);
+}
+
+TEST(Connect, LeavesASocketWhereSomebodyListens) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const Fd first = listen_at(directory, "x.sock");
+  EXPECT_EQ(listener_pid(directory, "x.sock"), ::getpid());
+  try {
+    listen_at(directory, "x.sock");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::kBusy);
+    EXPECT_THAT(error.what(), HasSubstr("pid " + std::to_string(::getpid())));
+  }
+  EXPECT_TRUE(listen_at(directory, "x.sock", Listeners::kReplace)) << "unless it is to go";
 }
 
 TEST(Connect, ReplacesAStaleSocket) {
