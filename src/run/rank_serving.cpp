@@ -72,7 +72,7 @@ ServeEnd RankServing::run() {
 
 ServeEnd RankServing::serve(RoleDaemon& daemon) {
   ServeEnd end = daemon.server->run();
-  if (end.cause == ServeEnd::Cause::kHandedOver) rank_.keeper->handed_over(daemon.role.endpoint);
+  if (!daemon.server->has_place()) rank_.keeper->handed_over(daemon.role.endpoint);
   if (!ends_one_role(end) || --roles_served_ == 0) return end;
   // The other roles go on, and this one's place is free.
   rank_.control.forget(*daemon.server);
