@@ -91,6 +91,7 @@ void RankServing::admitted(RoleDaemon& daemon) {
   note_holder(daemon.lock);
   daemon.next_lock.reset();
   if (--roles_to_admit_ > 0) return;
+  rank_.front.serving();
   end_left_over(*rank_.directory, rank_.options, rank_.daemons);
   // On the keeper's thread, which may come to it when this object is gone.
   rank_.keeper->ready([&rank = rank_] { rank.front.ready(rank.kind, rank.bytes()); });
