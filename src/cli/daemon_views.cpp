@@ -14,6 +14,18 @@ DaemonFilter filter_of(const ClientOptions& options) {
   return filter;
 }
 
+std::vector<DaemonView> look_with_successors(const ClientOptions& options) {
+  std::vector<DaemonView> views = look(options);
+  try {
+    const DaemonFilter filter = filter_of(options);
+    for (DaemonView& view : view_successors(SocketDir::open(options.socket_dir, false)))
+      if (filter.admits(view)) views.push_back(std::move(view));
+  } catch (const Error& error) {
+    if (error.code() != Errc::kUnavailable) throw;
+  }
+  return views;
+}
+
 std::vector<DaemonView> look(const ClientOptions& options) {
   const DaemonFilter filter = filter_of(options);
   try {
@@ -34,7 +46,7 @@ std::optional<wire::KeeperStatus> look_at_keeper(const ClientOptions& options) {
 }
 
 std::vector<DaemonView> look_for_running(const ClientOptions& options) {
-  std::vector<DaemonView> views = look(options);
+  std::vector<DaemonView> views = look_with_successors(options);
   std::erase_if(views, [](const DaemonView& view) {
     return view.condition != DaemonCondition::kAnswering &&
            view.condition != DaemonCondition::kComing && !view.kept;

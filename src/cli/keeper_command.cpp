@@ -7,8 +7,10 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/stop_signals.hpp"
 #include "cli/command.hpp"
 #include "cli/serve_options.hpp"
+#include "serve/descriptor_budget.hpp"
 #include "serve/keeper.hpp"
 
 namespace preload::cli {
@@ -30,11 +32,10 @@ KeeperOptions keeper_options(const ParsedOptions& parsed) {
 
 // Blocked before anything is set up, so that none is missed; one thread has them all.
 Fd watch_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, number);
+  const sigset_t set = stop_signals();
   check_sys(::sigprocmask(SIG_BLOCK, &set, nullptr), "blocking signals");
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error with a message
   return Fd(static_cast<int>(check_sys(::signalfd(-1, &set, SFD_CLOEXEC), "signalfd")));
 }
 
@@ -43,6 +44,7 @@ Fd watch_signals() {
 int run_keeper(const Arguments& arguments) {
   const ParsedOptions parsed("keeper", arguments);
   log::set_up(log_level_option(parsed), "keeper");
+  raise_descriptor_limit();
   const Fd signals = watch_signals();
   const SocketDir directory = SocketDir::open(socket_dir_option(parsed), true);
   KeeperOptions options = keeper_options(parsed);

@@ -141,7 +141,10 @@ void print_table(const std::vector<DaemonView>& views) {
 
 int run_status(const Arguments& arguments) {
   const ClientOptions options = client_options(ParsedOptions("status", arguments));
-  std::vector<DaemonView> views = look(options);
+  std::vector<DaemonView> views = look_with_successors(options);
+  std::erase_if(views, [](const DaemonView& view) {  // the replaced one serves on: no news
+    return view.succeeds && view.condition == DaemonCondition::kFailed;
+  });
   const std::optional<wire::KeeperStatus> keeper = look_at_keeper(options);
   std::ranges::stable_sort(views, {},
                            [](const DaemonView& view) { return view.status().global_rank; });

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -32,7 +33,7 @@ constexpr auto kPollInterval = std::chrono::milliseconds(50);
 // A loading daemon has no socket. Its pid is its own only while it holds the lock: the process is
 // pinned first, then looked at again. False when it cannot be told (yet) whom to signal.
 bool stop_loading(const SocketDir& directory, const DaemonView& view) {
-  const std::string lock = view.stem + ".lock";
+  const std::string lock = view.lock_name();
   const auto holder = lock_holder(directory, lock);
   if (!view.file || !holder || *holder != view.file->pid) return false;
   const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, *holder, 0)));
@@ -56,17 +57,33 @@ bool withdraw(const SocketDir& directory, const DaemonView& view) {
   return true;
 }
 
-// False when there is no keeper, or it does not end by `deadline`.
+// False when it does not end by `deadline`.
 bool stop_keeper(const SocketDir& directory, Clock::time_point deadline) {
   const std::string lock(kKeeperLock);
-  if (!lock_is_held(directory, lock)) return false;
-  const Fd socket = connect_to(directory, std::string(kKeeperSocket), kAnswerTimeoutMs);
-  wire::call_stop(socket.get(), {}, kAnswerTimeoutMs);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  const int timeout_ms =
+      static_cast<int>(std::clamp<std::int64_t>(left.count(), 100, kAnswerTimeoutMs));
+  try {
+    const Fd socket = connect_to(directory, std::string(kKeeperSocket), timeout_ms);
+    wire::call_stop(socket.get(), {}, timeout_ms);
+  } catch (const Error& error) {
+    log::debug(fmt::format("the keeper: {}", error.what()));  // its lock tells whether it is gone
+  }
   while (lock_is_held(directory, lock)) {
     if (Clock::now() >= deadline) return false;
     std::this_thread::sleep_for(kPollInterval);
   }
   return true;
+}
+
+// A keeper that hangs answers nobody, and has its lock.
+bool keeper_runs(const ClientOptions& options) {
+  try {
+    return lock_is_held(SocketDir::open(options.socket_dir, false), std::string(kKeeperLock));
+  } catch (const Error& error) {
+    if (error.code() == Errc::kUnavailable) return false;
+    throw;
+  }
 }
 
 // The daemons that were chosen, until they are gone.
@@ -97,12 +114,24 @@ class Stop {
   };
 
   void look() {
-    const std::vector<DaemonView> now = view_directory(directory_, kAnswerTimeoutMs);
+    std::vector<DaemonView> now = view_directory(directory_, kAnswerTimeoutMs);
+    for (DaemonView& view : view_successors(directory_)) now.push_back(std::move(view));
     for (Target& target : targets_) {
-      const auto at = std::ranges::find(now, target.view.stem, &DaemonView::stem);
+      const auto at = find(now, target);
       target.gone = at == now.end() || !(runs(*at) || at->kept) || is_another(target, *at);
       if (!target.gone && !target.asked) ask(target, *at);
     }
+  }
+  // By name; a successor may have come into its place meanwhile.
+  static std::vector<DaemonView>::const_iterator find(const std::vector<DaemonView>& now,
+                                                      const Target& target) {
+    const auto at = [&](bool succeeds) {
+      return std::ranges::find_if(now, [&](const DaemonView& view) {
+        return view.stem == target.view.stem && view.succeeds == succeeds;
+      });
+    };
+    const auto same = at(target.view.succeeds);
+    return same == now.end() && target.view.succeeds ? at(false) : same;
   }
   static bool runs(const DaemonView& view) {
     return view.condition == DaemonCondition::kAnswering ||
@@ -150,8 +179,8 @@ ordered_json Stop::json() const {
 void Stop::report() const {
   for (const Target& target : targets_) {
     if (target.gone) continue;
-    log::error(fmt::format("{} (pid {}) still holds '{}/{}.lock': {}", target.view.name(),
-                           target.view.status().pid, directory_.path(), target.view.stem,
+    log::error(fmt::format("{} (pid {}) still holds '{}/{}': {}", target.view.name(),
+                           target.view.status().pid, directory_.path(), target.view.lock_name(),
                            target.asked ? "it was asked to stop; wait longer with --timeout, or "
                                           "kill it"
                                         : "it could not be asked to stop; kill it"));
@@ -164,7 +193,7 @@ int run_stop(const Arguments& arguments) {
   const ParsedOptions parsed("stop", arguments);
   const ClientOptions options = client_options(parsed);
   std::vector<DaemonView> chosen = look_for_running(options);
-  const bool with_keeper = parsed.has("keeper") && look_at_keeper(options);
+  const bool with_keeper = parsed.has("keeper") && keeper_runs(options);
   if (chosen.empty() && !with_keeper) {
     if (options.json) fmt::print("{}\n", ordered_json{{"daemons", ordered_json::array()}}.dump(2));
     refuse_none(options, "no daemon runs");
@@ -174,8 +203,11 @@ int run_stop(const Arguments& arguments) {
   const std::chrono::duration<double> limit(options.timeout_s.value_or(kTimeoutS));
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
   bool gone = stop.run(deadline);
-  if (with_keeper && !stop_keeper(SocketDir::open(options.socket_dir, false), deadline)) {
-    log::error("the keeper did not end: wait longer with --timeout, or kill it");
+  const SocketDir directory = SocketDir::open(options.socket_dir, false);
+  if (with_keeper && !stop_keeper(directory, deadline)) {
+    const auto pid = lock_holder(directory, std::string(kKeeperLock));
+    log::error(fmt::format("the keeper{} did not end: wait longer with --timeout, or kill it",
+                           pid ? fmt::format(" (pid {})", *pid) : ""));
     gone = false;
   }
   if (options.json) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -47,8 +48,11 @@ class Wait {
   // Looks until there is something final to say.
   JobView run() {
     while (true) {
-      JobView view = view_job(look(options_), job_, options_.gpu ? std::optional(1) : std::nullopt);
+      JobView view = view_job(look_with_successors(options_), job_,
+                              options_.gpu ? std::optional(1) : std::nullopt);
       if (is_final(view)) return view;
+      // Whoever waits for a successor is not content with the daemon that it fails to replace.
+      if (!job_ && std::ranges::any_of(view.daemons, &DaemonView::succeeds)) job_ = view.job;
       std::this_thread::sleep_for(kPollInterval);
     }
   }

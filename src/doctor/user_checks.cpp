@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 
 #include "base/fd.hpp"
 
@@ -41,7 +40,9 @@ std::string existing(std::string path) {
 // Why nothing can be made in a directory; empty when it can. Asks the file system, so that a
 // read-only mount counts for root as well.
 std::string why_not_writable(const std::string& directory) {
-  if (!std::filesystem::is_directory(directory)) return "no directory";
+  struct stat status {};
+  if (::stat(directory.c_str(), &status) != 0) return errno_text(errno);
+  if (!S_ISDIR(status.st_mode)) return "no directory";
   return ::access(directory.c_str(), W_OK) == 0 ? std::string() : errno_text(errno);
 }
 
@@ -93,7 +94,8 @@ Check check_library_path(const Variables& variables) {
     const std::size_t end = std::min(list.find(':', begin), list.size());
     const std::string entry = list.substr(begin, end - begin);
     begin = end + 1;
-    if (entry.empty() || !std::filesystem::exists(entry + "/libcuda.so.1")) continue;
+    // A folder that this user may not search is none to the linker, too.
+    if (entry.empty() || ::access((entry + "/libcuda.so.1").c_str(), F_OK) != 0) continue;
     if (entry.find("/stubs") != entry.npos) {
       return fail(
           kLibraryPath, Errc::kDevice,

@@ -198,6 +198,9 @@ constexpr auto kVariables = std::to_array<Entry>({
      "Where receipts, tuning results and what warm-ups left are kept [$XDG_CACHE_HOME/preload, "
      "else "
      "~/.cache/preload]."},
+    {"PRELOAD_LAUNCH_ID", "serve",
+     "Hex digits that preload-srun and preload-mpirun make for each launch: rank 0's END line ends "
+     "with them, by which they know it from what else the job prints."},
     {"PRELOAD_LOG_LEVEL", "serve keeper tune", "The log level, where --log-level is not given."},
     {"PRELOAD_RUNTIME", "serve bench doctor tune",
      "The executable preload-runtime, where it lies neither beside preload nor in "

@@ -176,25 +176,19 @@ bool all_can(Group& group, const RoleDaemon& daemon, const std::optional<std::st
   return false;
 }
 
-// The memory has to go before other memory is allocated, unless clients use it.
-void decline(const SocketDir& directory, RoleDaemon& daemon) {
+// What clients use goes on beside what is loaded. What a keeper has stays with it until the load
+// has succeeded, or its memory is needed.
+void decline(RoleDaemon& daemon) {
+  daemon.declined = true;
   if (!daemon.offer) return;
   Package offer = std::exchange(daemon.offer, std::nullopt).value();
   daemon.generation = offer.generations.front().generation + 1;
-  if (!daemon.predecessor) {
-    try {
-      const Fd socket = connect_to(directory, std::string(kKeeperSocket), kKeeperTimeoutMs);
-      wire::call_withdraw(socket.get(), daemon.role.endpoint.stem(), kKeeperTimeoutMs);
-    } catch (const Error& error) {
-      log::warn(fmt::format("the keeper was not told to let go of {}: {}",
-                            daemon.role.endpoint.device, error.what()));
-    }
-  }
   if (daemon.predecessor) {
     daemon.inheritance.older = std::move(offer.generations);
     daemon.inheritance.leases = std::move(offer.leases);
     return;
   }
+  daemon.keeper_has_other = true;
   LeaseTable open;
   for (Lease& lease : offer.leases) open.add(std::move(lease));
   static_cast<void>(open.take_ended());
@@ -211,6 +205,8 @@ void find_offer(const SocketDir& directory, const cli::ServeOptions& options, Ro
     wire::PackageAnswer answer =
         wire::call_adopt(socket.get(), {daemon.role.endpoint.stem()}, kKeeperTimeoutMs);
     Package package = unpack(std::move(answer.fds));
+    if (package.generations.empty())
+      throw Error(Errc::kProtocol, "the keeper sent papers without a generation");
     if (!is_same_place(package.generations.front().endpoint, daemon.role.endpoint))
       throw Error(Errc::kProtocol, "the keeper sent what is of another place");
     daemon.inheritance.artifacts = std::move(package.artifacts);
@@ -222,7 +218,7 @@ void find_offer(const SocketDir& directory, const cli::ServeOptions& options, Ro
 }
 
 bool adopt(Group& group, const cli::ServeOptions& options, const Launch& launch, HandleKind kind,
-           const SocketDir& directory, RoleDaemon& daemon, const Cancel& cancel) {
+           RoleDaemon& daemon, const Cancel& cancel) {
   const auto offers =
       group.all_gather(daemon.offer ? "1" : "", {"every rank to ask for what is kept", cancel});
   if (std::ranges::all_of(offers, &std::string::empty)) return false;
@@ -237,7 +233,7 @@ bool adopt(Group& group, const cli::ServeOptions& options, const Launch& launch,
   }
   if (!adopted) {
     daemon.memory.reset();
-    decline(directory, daemon);
+    decline(daemon);
     return false;
   }
   if (daemon.is_here()) adoption.finish();

@@ -20,8 +20,8 @@ void find_offer(const SocketDir& directory, const cli::ServeOptions& options, Ro
 // offered to it, or none does: loading is a matter of all. Offered memory has to be what the plan
 // would load, by full evidence, and a sample of it is hashed again. What is adopted is in
 // daemon.memory and daemon.residency afterwards; a checkpoint's payload is not read. What was
-// offered and cannot be adopted is let go of before anything is allocated.
+// offered and cannot be adopted stays where it is: make_room() looks whether its memory is needed.
 bool adopt(Group& group, const cli::ServeOptions& options, const Launch& launch, HandleKind kind,
-           const SocketDir& directory, RoleDaemon& daemon, const Cancel& cancel);
+           RoleDaemon& daemon, const Cancel& cancel);
 
 }  // namespace preload::run

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <exception>
+#include <new>
 
 #include "base/cancel.hpp"
 #include "base/log.hpp"
@@ -24,6 +26,10 @@ std::optional<Error> attempt(const std::function<void()>& work) {
     throw;
   } catch (const Error& error) {
     return error;
+  } catch (const std::bad_alloc&) {
+    return Error(Errc::kMemory, "out of host memory");
+  } catch (const std::exception& error) {
+    return Error(Errc::kInternal, error.what());
   }
 }
 

@@ -13,7 +13,7 @@ namespace preload::run {
 // Before the job channel is up a rank must not leave alone: the others would wait for it in a
 // collective. What a rank ran into is kept, told to all, and thrown on all ranks alike.
 
-// Runs `work`; its Error as a value. Other exceptions, and Cancelled, pass.
+// Runs `work`; what it throws as an Error's value. Cancelled passes.
 std::optional<Error> attempt(const std::function<void()>& work);
 
 // What every rank throws alike: to be logged once. `rank` is where it happened.

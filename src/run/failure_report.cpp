@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 
 #include "base/environment.hpp"
 #include "base/log.hpp"
-#include "base/printable.hpp"
 #include "base/prompt_write.hpp"
 
 namespace preload::run {
@@ -17,6 +17,15 @@ namespace {
 
 constexpr int kFirstSignalStatus = 129;
 constexpr std::chrono::seconds kPatience{1};
+constexpr std::size_t kLongestId = 64;
+
+// Empty where no script of launch/ runs this, or the variable is none of theirs.
+std::string launch_id() {
+  std::string id = environment("PRELOAD_LAUNCH_ID");
+  const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  if (id.size() > kLongestId || !std::ranges::all_of(id, is_hex)) id.clear();
+  return id;
+}
 
 }  // namespace
 
@@ -27,9 +36,7 @@ void write_end_line(int status, std::optional<int> rank, std::optional<int> lost
   if (rank) line += fmt::format(" rank={}", *rank);
   if (lost_task) line += fmt::format(" task={} lost", *lost_task);
   // By which launch/supervise tells this line from others of its kind, whoever wrote them.
-  if (const std::string launch = environment("PRELOAD_LAUNCH_ID"); !launch.empty()) {
-    line += fmt::format(" launch={}", one_line(launch));
-  }
+  if (const std::string launch = launch_id(); !launch.empty()) line += " launch=" + launch;
   line += '\n';
   write_promptly(STDERR_FILENO, line, kPatience);
 }

@@ -80,6 +80,10 @@ void JobFront::ready(HandleKind kind, std::uint64_t rank_bytes) {
       fmt::format("serving {} on {} ranks", options_.model.model, launch_.sizes.world()));
 }
 
+void JobFront::serving() {
+  if (health_) health_->expect_port();
+}
+
 void JobFront::close_health() { health_.reset(); }
 
 void JobFront::stopping() {

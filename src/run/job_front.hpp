@@ -29,6 +29,7 @@ class JobFront {
   // Of the external warm-up: how it went, and the directory of what it left on this node.
   void set_warmup(std::string outcome) { warmup_ = std::move(outcome); }
   void set_engine_caches(std::string root) { engine_caches_ = std::move(root); }
+  void serving();  // in the place of a daemon that was replaced, if any
   void ready(HandleKind kind, std::uint64_t rank_bytes);
   void close_health();  // before the sockets of a stop that was asked for
   void stopping();

@@ -16,10 +16,10 @@
 #include "run/cpu_binding.hpp"
 #include "run/fill.hpp"
 #include "run/host_share.hpp"
+#include "run/make_room.hpp"
 #include "run/residency_build.hpp"
 #include "run/shared_receipt.hpp"
 #include "run/source_audit.hpp"
-#include "run/succession.hpp"
 
 namespace preload::run {
 namespace {
@@ -51,8 +51,8 @@ void plan(RankContext& rank) {
 void adopt(RankContext& rank) {
   for (RoleDaemon& daemon : rank.daemons) {
     find_offer(*rank.directory, rank.options, daemon);
-    daemon.adopted = run::adopt(rank.group, rank.options, rank.launch, rank.kind, *rank.directory,
-                                daemon, rank.cancel());
+    daemon.adopted =
+        run::adopt(rank.group, rank.options, rank.launch, rank.kind, daemon, rank.cancel());
   }
 }
 
@@ -106,7 +106,7 @@ void load(RankContext& rank, RoleDaemon& daemon) {
 void load_roles(RankContext& rank) {
   plan(rank);
   adopt(rank);
-  make_room(rank.group, rank.options, rank.launch, rank.kind, rank.daemons, rank.cancel());
+  make_room(rank);
   allocate(rank);
   for (RoleDaemon& daemon : rank.daemons) {
     if (!daemon.adopted) load(rank, daemon);

@@ -72,7 +72,7 @@ ServeEnd RankServing::run() {
 
 ServeEnd RankServing::serve(RoleDaemon& daemon) {
   ServeEnd end = daemon.server->run();
-  if (end.cause == ServeEnd::Cause::kHandedOver) rank_.keeper->handed_over(daemon.role.endpoint);
+  if (!daemon.server->has_place()) rank_.keeper->handed_over(daemon.role.endpoint);
   if (!ends_one_role(end) || --roles_served_ == 0) return end;
   // The other roles go on, and this one's place is free.
   rank_.control.forget(*daemon.server);
@@ -91,6 +91,7 @@ void RankServing::admitted(RoleDaemon& daemon) {
   note_holder(daemon.lock);
   daemon.next_lock.reset();
   if (--roles_to_admit_ > 0) return;
+  rank_.front.serving();
   end_left_over(*rank_.directory, rank_.daemons);
   // On the keeper's thread, which may come to it when this object is gone.
   rank_.keeper->ready([&rank = rank_] { rank.front.ready(rank.kind, rank.bytes()); });

@@ -28,10 +28,12 @@ struct RoleDaemon {
   LoadProgress progress;
   std::unique_ptr<SlabMemory> memory;
   std::optional<Residency> residency;
-  std::optional<Package> offer;  // what another process had here, until it is adopted or declined
-  bool adopted = false;          // it was: nothing is to be loaded
-  Inheritance inheritance;       // what goes on of it beside our own
-  std::uint64_t generation = 1;  // of what is loaded here
+  std::optional<Package> offer;   // what another process had here, until it is adopted or declined
+  bool adopted = false;           // it was: nothing is to be loaded
+  bool declined = false;          // some rank's was not to be had: everything is to be loaded
+  bool keeper_has_other = false;  // what was declined, until this daemon's own deposit replaces it
+  Inheritance inheritance;        // what goes on of it beside our own
+  std::uint64_t generation = 1;   // of what is loaded here
   std::unique_ptr<Server> server;
 };
 

@@ -23,6 +23,7 @@
 #include "hook/supervisor.hpp"
 #include "run/serve.hpp"
 #include "run/tune.hpp"
+#include "serve/descriptor_budget.hpp"
 
 namespace preload::run {
 namespace {
@@ -31,6 +32,7 @@ int serve_command(const std::vector<std::string>& arguments, const MakeBackend& 
   log::set_up(log::Level::kInfo, host_name());
   const Launcher launcher = detect_launcher();
   log::set_rank(launcher.rank.value_or(0), "");
+  raise_descriptor_limit();
   cli::ServeOptions options = cli::parse_serve_options(arguments);
   options.warmup.inherited = hook::own_environment();  // before backend() names NCCL's plugin
   log::set_up(options.log_level, host_name());

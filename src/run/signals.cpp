@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/stop_signals.hpp"
 #include "serve/stop_request.hpp"
 
 namespace preload::run {
@@ -36,9 +37,8 @@ int meant_signal(int signal) noexcept {
 
 SignalWatch::SignalWatch(std::function<void(int)> on_first, std::function<void()> on_stop)
     : on_first_(std::move(on_first)), on_stop_(std::move(on_stop)) {
-  sigset_t set;
-  sigemptyset(&set);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&set, signal);
+  sigset_t set = stop_signals();
+  for (int signal : {SIGUSR1, SIGUSR2}) sigaddset(&set, signal);
   check_sys(-pthread_sigmask(SIG_BLOCK, &set, nullptr), "blocking signals");
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // a file size limit then is an error, with a message for all ranks

@@ -15,6 +15,7 @@ namespace preload::run {
 namespace {
 
 constexpr auto kTurn = std::chrono::milliseconds(500);
+constexpr auto kWriteAgain = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -30,7 +31,11 @@ StateKeeper::StateKeeper(const SocketDir& directory, const std::vector<Kept>& ro
   for (const Kept& kept : roles) {
     Watched& role = roles_.emplace_back(kept, stalled_after);
     role.kept.state.state = "LOADING";
-    if (!role.kept.succeeds) write_state(directory_, role.kept.endpoint, role.kept.state);
+    if (role.kept.succeeds) {
+      write(role);
+    } else {
+      write_state(directory_, kept.endpoint, kept.endpoint.state_name(), role.kept.state);
+    }
   }
   thread_ = std::thread([this] { run(); });
 }
@@ -46,23 +51,52 @@ void StateKeeper::stop_thread() {
   if (thread_.joinable()) thread_.join();
 }
 
-// The daemon's work does not hang on this file: a full disk is worth a warning.
-void StateKeeper::write(Watched& role) noexcept {
-  if (role.gone || role.kept.succeeds) return;
+// The daemon's work does not hang on this file: a full disk is worth a warning. While another has
+// the place, a successor's is beside it.
+bool StateKeeper::write(Watched& role) noexcept {
+  if (role.gone) return true;
+  const Endpoint& at = role.kept.endpoint;
+  const std::string name = role.kept.succeeds ? at.next_state_name() : at.state_name();
   try {
-    write_state(directory_, role.kept.endpoint, role.kept.state);
+    write_state(directory_, at, name, role.kept.state);
+    return true;
   } catch (const std::exception& error) {
     if (!std::exchange(write_failed_, true)) {
-      log::warn(fmt::format("{}/{} is not written: {}", directory_.path(),
-                            role.kept.endpoint.state_name(), error.what()));
+      log::warn(fmt::format("{}/{} is not written: {}", directory_.path(), name, error.what()));
     }
+    return false;
   }
 }
 
 void StateKeeper::remove(Watched& role) noexcept {
-  if (std::exchange(role.gone, true) || role.kept.succeeds) return;
+  if (std::exchange(role.gone, true)) return;
+  const Endpoint& at = role.kept.endpoint;
   try {
-    remove_state(directory_, role.kept.endpoint);
+    remove_state(directory_, role.kept.succeeds ? at.next_state_name() : at.state_name());
+  } catch (const Error& error) {
+    log::warn(error.what());
+  }
+}
+
+bool StateKeeper::write_ready() noexcept {
+  bool all = true;
+  const std::lock_guard files(files_);
+  for (Watched& role : roles_) {
+    if (role.gone) continue;  // its progress may be gone too
+    const bool succeeded = std::exchange(role.kept.succeeds, false);
+    role.kept.state.state = "READY";
+    role.kept.state.progress = {};
+    role.kept.state.progress.bytes = role.kept.state.progress.total_bytes =
+        role.kept.progress->total_bytes;
+    all = write(role) && all;
+    if (succeeded) remove_next(role);
+  }
+  return all;
+}
+
+void StateKeeper::remove_next(const Watched& role) noexcept {
+  try {
+    remove_state(directory_, role.kept.endpoint.next_state_name());
   } catch (const Error& error) {
     log::warn(error.what());
   }
@@ -81,19 +115,16 @@ void StateKeeper::run() {
   if (stop_) return;
   const auto published = published_;
   lock.unlock();
-  {
-    const std::lock_guard files(files_);
-    for (Watched& role : roles_) {
-      if (role.gone) continue;  // its progress may be gone too
-      role.kept.succeeds = false;
-      role.kept.state.state = "READY";
-      role.kept.state.progress = {};
-      role.kept.state.progress.bytes = role.kept.state.progress.total_bytes =
-          role.kept.progress->total_bytes;
-      write(role);
-    }
-  }
+  bool written = write_ready();
   published();
+  // Who looks from outside would take it for loading, until there is room for a word.
+  for (lock.lock(); !written && !stop_;) {
+    changed_.wait_for(lock, kWriteAgain, [this] { return stop_; });
+    if (stop_) break;
+    lock.unlock();
+    written = write_ready();
+    lock.lock();
+  }
 }
 
 void StateKeeper::enter(std::string phase) {

@@ -30,7 +30,7 @@ class StateKeeper {
     Endpoint endpoint;
     StateFile state;
     LoadProgress* progress = nullptr;
-    bool succeeds = false;  // until READY the file is that of the daemon that is replaced
+    bool succeeds = false;  // until READY `.state` is the replaced daemon's, `.next.state` ours
   };
 
   // Writes LOADING for each; `node` is the rank's. Rank 0's keeper calls `on_summary` twice a
@@ -65,8 +65,10 @@ class StateKeeper {
 
   void run();
   void stop_thread();
-  void write(Watched& role) noexcept;
+  bool write(Watched& role) noexcept;
+  bool write_ready() noexcept;  // of every role; false where one could not be
   void remove(Watched& role) noexcept;
+  void remove_next(const Watched& role) noexcept;
   void report();  // LOADING, how far
   wire::Progress measure(Watched& role, std::chrono::steady_clock::time_point now);
   void tell(const RankProgress& own, std::chrono::steady_clock::time_point now);

@@ -13,6 +13,9 @@ namespace {
 constexpr std::size_t kReservedFds = 128;  // files, logs, the loop's own, /health
 constexpr std::size_t kMostArtifacts = 1024;
 constexpr std::size_t kArtifactShare = 8;  // of the limit, at most an eighth
+// A deposit and a handover send copies of slabs, manifest, leases and artifacts.
+constexpr std::size_t kCopies = 2;
+constexpr rlim_t kMostDescriptors = 65536;  // some libraries walk through all there could be
 
 std::size_t descriptor_limit() {
   rlimit limit{};
@@ -27,9 +30,18 @@ std::size_t artifact_capacity() {
 }
 
 std::size_t lease_capacity(std::size_t max_connections, std::size_t slabs) {
+  const std::size_t spare = max_connections + kReservedFds;
   const std::size_t limit = descriptor_limit();
-  const std::size_t taken = max_connections + slabs + artifact_capacity() + kReservedFds;
-  return limit > taken ? limit - taken : 1;
+  const std::size_t held = limit > spare ? (limit - spare) / kCopies : 0;
+  const std::size_t taken = slabs + 1 + artifact_capacity();
+  return held > taken ? held - taken : 1;
+}
+
+void raise_descriptor_limit() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, kMostDescriptors);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 }  // namespace preload

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kHashDigits = 16;
 constexpr std::string_view kDraftSuffix = "_draft";
+constexpr std::string_view kNextLock = ".next.lock";
 constexpr std::array<std::string_view, 3> kSuffixes{".lock", ".state", ".sock"};
 
 // <h>[.<slot>][_draft]; not the keeper's names, a successor's lock or a temporary file.
@@ -61,8 +62,8 @@ std::optional<wire::DaemonStatus> ask(const SocketDir& directory, const std::str
   }
 }
 
-std::optional<StateFile> state_of_this_boot(const SocketDir& directory, const std::string& stem) {
-  auto state = read_state(directory, stem + ".state");
+std::optional<StateFile> state_of_this_boot(const SocketDir& directory, const std::string& name) {
+  auto state = read_state(directory, name);
   if (state && state->boot_id != current_boot_id()) state.reset();
   return state;
 }
@@ -74,7 +75,7 @@ std::optional<DaemonView> look_at(const SocketDir& directory, const std::string&
   const std::string lock = stem + ".lock";
   view.live = ask(directory, stem, timeout_ms);
   const bool held = lock_is_held(directory, lock);
-  view.file = state_of_this_boot(directory, stem);
+  view.file = state_of_this_boot(directory, stem + ".state");
   if (view.live) {
     view.condition = DaemonCondition::kAnswering;
   } else if (held) {
@@ -174,6 +175,30 @@ std::vector<DaemonView> view_directory(const SocketDir& directory, int timeout_m
   if (auto keeper = view_keeper(directory, timeout_ms))
     for (wire::DaemonStatus& deposit : keeper->deposits)
       if (deposit.state != wire::DaemonState::kLoading) add_kept(std::move(deposit), views);
+  return views;
+}
+
+std::vector<DaemonView> view_successors(const SocketDir& directory) {
+  std::vector<DaemonView> views;
+  for (const std::string& name : directory.list()) {
+    if (!name.ends_with(kNextLock)) continue;
+    DaemonView view;
+    view.stem = name.substr(0, name.size() - kNextLock.size());
+    view.succeeds = true;
+    if (!is_stem(view.stem)) continue;
+    const bool held = lock_is_held(directory, name);
+    view.file = state_of_this_boot(directory, view.stem + ".next.state");
+    if (held) {
+      view.condition = DaemonCondition::kComing;
+      const auto holder = lock_holder(directory, name);
+      if (view.file && holder && *holder != view.file->pid) view.file.reset();
+    } else if (view.file && view.file->state == "FAILED") {
+      view.condition = DaemonCondition::kFailed;
+    } else {
+      continue;  // it serves in its place by now, or died without a word: the old one goes on
+    }
+    views.push_back(std::move(view));
+  }
   return views;
 }
 

@@ -25,6 +25,7 @@ enum class DaemonCondition {
 // One daemon as seen from outside. Only a socket that answers is believed to be ready.
 struct DaemonView {
   std::string stem;
+  bool succeeds = false;  // it is to replace the daemon of this name, and has a lock beside it
   DaemonCondition condition = DaemonCondition::kDead;
   std::optional<StateFile> file;           // of this boot and, under a held lock, of its holder
   std::optional<wire::DaemonStatus> live;  // set for kAnswering
@@ -34,6 +35,7 @@ struct DaemonView {
   // Whatever is known, in one form.
   wire::DaemonStatus status() const;
   std::string name() const;  // "host:0 slot a draft"
+  std::string lock_name() const { return stem + (succeeds ? ".next.lock" : ".lock"); }
 };
 
 // The keeper of `directory`, when one answers.
@@ -43,6 +45,9 @@ std::optional<wire::KeeperStatus> view_keeper(const SocketDir& directory, int ti
 // that does not answer within `timeout_ms` counts as not answering. Throws as connect_to and
 // lock_is_held do on what is not to be trusted.
 std::vector<DaemonView> view_directory(const SocketDir& directory, int timeout_ms = 1000);
+
+// Those that load to replace a daemon of `directory` (kComing), and tombstones of such that failed.
+std::vector<DaemonView> view_successors(const SocketDir& directory);
 
 // Which daemons are meant; unset members leave it open.
 struct DaemonFilter {

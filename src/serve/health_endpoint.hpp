@@ -31,6 +31,7 @@ class HealthEndpoint {
   Health health() const;
   void expect(int daemons) { watch_.expect(daemons); }
   int port() const noexcept { return server_.port(); }
+  void expect_port() noexcept { server_.expect_port(); }
 
  private:
   HttpReply reply(const HttpRequest& request);

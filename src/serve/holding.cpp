@@ -208,14 +208,22 @@ PackageView Holding::package_view() const {
   view.generation = residency_.generation;
   for (const Residency& residency : older_) view.generations.push_back(&residency);
   view.leases = &leases_;
-  view.draining = draining_;
+  view.draining = draining_ && !held_;
   return view;
 }
 
 bool Holding::drain(bool draining) {
-  if (released_ || draining_ == draining || (!draining && release_asked_)) return false;
+  if (released_ || (!draining && release_asked_)) return false;
+  const bool changes = draining_ != draining || held_;
+  held_ = false;
   draining_ = draining;
   free_if_due();
+  return changes;
+}
+
+bool Holding::drain_held() {
+  if (released_ || draining_) return false;
+  draining_ = held_ = true;
   return true;
 }
 
@@ -223,6 +231,7 @@ wire::ReleaseReply Holding::release(const wire::ReleaseRequest& request, const P
   const bool news = !release_asked_ && !released_;
   release_asked_ = true;
   draining_ = true;
+  held_ = false;
   if (news)
     log::info(fmt::format("pid {} asked to release {}; open leases: {}", peer.pid, place(),
                           leases_.size()));
@@ -255,7 +264,7 @@ void Holding::free_older() {
 }
 
 void Holding::free_if_due() {
-  if (!draining_ || released_ || leases_.size() > 0) return;
+  if (!draining_ || held_ || released_ || leases_.size() > 0) return;
   const std::uint64_t freed = bytes_of(residency_);
   released_ = true;
   residency_.slabs.clear();

@@ -27,6 +27,8 @@ class Holding {
   // Stops attaches until the last lease ends, which frees; or, if it has not and nobody has asked
   // for its release, admits them again. Whether that changed anything.
   bool drain(bool draining);
+  // Stops attaches, and frees nothing until drain(true) says so. False where it drains already.
+  bool drain_held();
 
   wire::HelloReply hello() const;
   wire::DescribeReply describe() const;
@@ -71,6 +73,7 @@ class Holding {
   bool admitted_ = false;
   bool orphaned_ = false;
   bool draining_ = false;
+  bool held_ = false;  // not to be freed yet, though drained
   bool release_asked_ = false;
   bool released_ = false;
   std::string export_kind_;

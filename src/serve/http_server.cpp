@@ -35,6 +35,10 @@ constexpr milliseconds kConversation{5000};  // a connection's whole life
 constexpr milliseconds kAcceptPause{100};    // when descriptors have run out
 constexpr milliseconds kPortPause{200};      // while a predecessor has the port
 
+class PortTaken : public Error {
+  using Error::Error;
+};
+
 struct Addresses {
   explicit Addresses(const std::string& host, int port) {
     addrinfo hints{};
@@ -69,13 +73,14 @@ Fd listen_http(const std::string& host, int port) {
     }
     error = errno;
   }
-  throw Error(Errc::kUsage,
-              fmt::format("cannot listen for /health and /metrics at {} port {}: {}{}", host, port,
-                          errno_text(error),
-                          error == EADDRINUSE
-                              ? ": another process has this port (a second job of the node needs "
-                                "its own); choose another --weight-cache-health-port"
-                              : ": choose another --weight-cache-health-host or -port"));
+  const std::string what = fmt::format("cannot listen for /health and /metrics at {} port {}: {}",
+                                       host, port, errno_text(error));
+  if (error == EADDRINUSE)
+    throw PortTaken(Errc::kUsage,
+                    what +
+                        ": another process has this port (a second job of the node needs its "
+                        "own); choose another --weight-cache-health-port");
+  throw Error(Errc::kUsage, what + ": choose another --weight-cache-health-host or -port");
 }
 
 int port_of(int socket) {
@@ -115,6 +120,8 @@ struct HttpServer::State {
   Handler handler;
   Fd listener, stop;
   std::atomic<int> port = 0;
+  // When who had the port before should have ended, in the clock's ticks; 0: not yet known.
+  std::atomic<Clock::rep> due = 0;
   std::list<Connection> connections;  // oldest first
   Clock::time_point accept_again{};
   std::thread thread;  // last: it uses all of the above
@@ -126,7 +133,11 @@ HttpServer::State::State(const std::string& at_host, int at_port, Handler the_ha
       wanted_port(at_port),
       handler(std::move(the_handler)),
       stop(static_cast<int>(check_sys(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"))) {
-  if (!successor) open();
+  try {
+    open();
+  } catch (const PortTaken&) {
+    if (!successor) throw;  // else by the predecessor, presumably
+  }
   thread = std::thread([this] { run(); });
 }
 
@@ -142,12 +153,18 @@ void HttpServer::State::open() {
 
 // False when it is time to end.
 bool HttpServer::State::wait_for_port() {
+  bool complained = false;
   for (;;) {
     try {
       open();
+      if (complained)
+        log::info(fmt::format("/health and /metrics are at port {} now", port.load()));
       return true;
     } catch (const Error& error) {
-      log::debug(error.what());
+      const Clock::rep at = due;
+      if (at != 0 && Clock::now().time_since_epoch().count() >= at &&
+          !std::exchange(complained, true))
+        log::warn(fmt::format("{}; until the port is free they are not answered", error.what()));
     }
     pollfd polled{stop.get(), POLLIN, 0};
     if (::poll(&polled, 1, static_cast<int>(kPortPause.count())) > 0) return false;
@@ -261,5 +278,9 @@ HttpServer::HttpServer(const std::string& host, int port, Handler handler, bool 
 HttpServer::~HttpServer() = default;
 
 int HttpServer::port() const noexcept { return state_->port; }
+
+void HttpServer::expect_port(milliseconds patience) noexcept {
+  state_->due = (Clock::now() + patience).time_since_epoch().count();
+}
 
 }  // namespace preload

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,14 +28,17 @@ class HttpServer {
   using Handler = std::function<HttpReply(const HttpRequest&)>;
 
   // Listens at `host` (name or address) and `port`; 0: one that is free. `handler` is called on the
-  // server's thread. Throws Error(kUsage) when it cannot be listened there; but a successor, whose
-  // predecessor has the port until it ends, waits for it on the server's thread.
+  // server's thread. Throws Error(kUsage) when it cannot be listened there; but a successor waits
+  // on the server's thread for a port that is taken: its predecessor has it until it ends.
   HttpServer(const std::string& host, int port, Handler handler, bool successor = false);
   ~HttpServer();  // at once, whoever is connected
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   int port() const noexcept;  // 0 until it is listened at
+  // Thread-safe: the predecessor has been replaced. A port that it, or another, still has after
+  // `patience` is warned of; it is tried on.
+  void expect_port(std::chrono::milliseconds patience = std::chrono::seconds(5)) noexcept;
 
  private:
   struct State;

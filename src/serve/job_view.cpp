@@ -16,12 +16,18 @@ bool is_turned_away(const DaemonView& view) {
   return view.condition == DaemonCondition::kFailed && view.file->code == wire_code(Errc::kBusy);
 }
 
+// Of no consequence but to who waited for that very job: the daemon that was to be replaced serves.
+bool has_failed_to_succeed(const DaemonView& view) {
+  return view.succeeds && view.condition == DaemonCondition::kFailed;
+}
+
 // The job whose daemons wrote their state last.
 std::optional<std::string> newest_job(const std::vector<DaemonView>& views) {
   const bool all_turned_away = std::ranges::all_of(views, is_turned_away);
   std::optional<std::string> job;
   std::int64_t newest = -1;
   for (const DaemonView& view : views) {
+    if (has_failed_to_succeed(view)) continue;
     const std::int64_t time_ms = view.file ? view.file->time_ms : 0;
     if (time_ms <= newest || (is_turned_away(view) && !all_turned_away)) continue;
     newest = time_ms;

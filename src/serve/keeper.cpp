@@ -278,6 +278,8 @@ void Keeper::take_package(Session& session, Intake intake) {
   std::vector<Fd> fds = std::move(intake.fds);
   intakes_.erase(session.fd());
   Package package = unpack(std::move(fds));
+  if (package.generations.empty() || package.lock)  // as a daemon hands over what it has released
+    throw Error(Errc::kProtocol, "papers: a deposit has a generation at least, and no lock");
   Residency residency = std::move(package.generations.front());
   package.generations.erase(package.generations.begin());
   const std::string stem = residency.endpoint.stem();

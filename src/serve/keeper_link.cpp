@@ -70,7 +70,15 @@ void KeeperLink::connect(bool now) {
   writer_ = {};
   pending_.clear();
   arriving_.reset();
-  loop_.watch(socket_.get(), EPOLLIN, [this](std::uint32_t) { on_events(); });
+  try {
+    loop_.watch(socket_.get(), EPOLLIN, [this](std::uint32_t) { on_events(); });
+    deposit();
+  } catch (const Error& error) {
+    lose(fmt::format("nothing could be deposited ({})", error.what()));
+  }
+}
+
+void KeeperLink::deposit() {
   PackageView view = holding_.package_view();
   view.artifacts = &artifacts_;
   std::vector<Fd> fds = pack(view);
@@ -106,7 +114,7 @@ void KeeperLink::on_events() try {
         return;
     }
   }
-} catch (const Error& error) {
+} catch (const std::exception& error) {
   lose(error.what());
 }
 
@@ -166,6 +174,7 @@ void KeeperLink::lose(const std::string& why) {
   loop_.unwatch(socket_.get());
   socket_.reset();
   pending_.clear();
+  writer_ = {};  // and the descriptors that it was to send
   next_try_ = Clock::now() + kRetry;
   if (withdrawn_ || std::exchange(complained_, true)) return;
   log::warn(fmt::format("{}: {} ends with this daemon until a keeper has it again", why,

@@ -49,6 +49,7 @@ class KeeperLink {
   void withdraw();  // and deposits no more
 
  private:
+  void deposit();
   void ask(const wire::DepositRequest& request, std::vector<Fd> fds);
   void on_events();
   void flush();

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "serve/connect.hpp"
 #include "serve/peer.hpp"
 #include "serve/socket_dir.hpp"
@@ -94,11 +95,20 @@ Fd take_named_lock(const SocketDir& directory, const std::string& name, const st
   return fd;
 }
 
+// For messages, in another process; the lock itself needs no content, so that a full file system is
+// worth a warning. What is there already is overwritten where it lies.
 void note_holder(const Fd& lock) {
-  // For messages, in another process; the lock itself needs no content.
   const std::string pid = fmt::format("{}\n", ::getpid());
-  check_sys(::ftruncate(lock.get(), 0), "cannot write the lock file");
-  check_sys(::pwrite(lock.get(), pid.data(), pid.size(), 0), "cannot write the lock file");
+  const auto size = static_cast<off_t>(pid.size());
+  if (::pwrite(lock.get(), pid.data(), pid.size(), 0) == size && ::ftruncate(lock.get(), size) == 0)
+    return;
+  const int error = errno;
+  // Better nobody's pid than another's.
+  if (::ftruncate(lock.get(), 0) != 0) log::debug("a lock file keeps what was written into it");
+  log::warn(
+      fmt::format("the lock file does not say that pid {} has the lock ({}): make room in the "
+                  "socket directory's file system, or clients may not be told what happens",
+                  ::getpid(), errno_text(error)));
 }
 
 Fd take_lock(const SocketDir& directory, const Endpoint& endpoint) {

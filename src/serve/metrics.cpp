@@ -176,9 +176,12 @@ std::string metrics_text(const Health& health, const std::string& job, const Nod
       .metric.push_back(gauge({{"job", job}}, health.expected));
   const auto& daemons = report.daemons;
   add_states(daemons, families);
-  families.each(
-      daemons, "preload_resident_bytes", "Bytes of weights that the daemon holds.",
-      [](const DaemonStatus& d) { return d.state == wire::DaemonState::kLoading ? 0 : d.bytes; });
+  families.each(daemons, "preload_resident_bytes", "Bytes of weights that the daemon holds.",
+                [](const DaemonStatus& d) {
+                  const bool holds = d.state != wire::DaemonState::kLoading &&
+                                     d.state != wire::DaemonState::kFailed;
+                  return holds ? d.bytes : 0;  // of one that is gone these are what it was to load
+                });
   families.each(daemons, "preload_overhead_bytes",
                 "Device memory of the daemon's process above the weights.",
                 [](const DaemonStatus& d) { return d.overhead_bytes; });

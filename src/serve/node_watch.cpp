@@ -43,13 +43,12 @@ Trouble trouble_of(const DaemonPulse& pulse) {
   return pulse.file.state == "FAILED" ? Trouble::kFailed : Trouble::kSilent;
 }
 
-std::optional<DaemonState> state_at(const SocketDir& directory, const std::string& socket_name,
-                                    std::chrono::milliseconds timeout) noexcept {
+std::optional<wire::HelloReply> hello_at(const SocketDir& directory, const std::string& socket_name,
+                                         std::chrono::milliseconds timeout) noexcept {
   try {
     const int ms = static_cast<int>(timeout.count());
     const Fd socket = connect_to(directory, socket_name, ms);
-    return wire::call_hello(socket.get(), {{::getpid(), "preload health", PRELOAD_VERSION}}, ms)
-        .state;
+    return wire::call_hello(socket.get(), {{::getpid(), "preload health", PRELOAD_VERSION}}, ms);
   } catch (const std::exception& error) {
     log::debug(error.what());
     return std::nullopt;
@@ -113,7 +112,7 @@ Health judge(const std::vector<DaemonPulse>& pulses, int expected) {
 
 bool daemon_answers(const SocketDir& directory, const std::string& socket_name,
                     std::chrono::milliseconds timeout) noexcept {
-  return state_at(directory, socket_name, timeout).has_value();
+  return hello_at(directory, socket_name, timeout).has_value();
 }
 
 NodeWatch::NodeWatch(const SocketDir& directory, std::string job, int expected)
@@ -168,9 +167,13 @@ std::vector<DaemonPulse> NodeWatch::feel() const {
     if (!file || file->job != job_ || file->boot_id != boot) continue;
     const std::string stem = name.substr(0, name.size() - kSuffix.size());
     DaemonPulse pulse{std::move(*file), std::nullopt};
-    // While it loads there is no socket yet, and a predecessor's may be left.
-    if (pulse.file.state == "READY")
-      pulse.answer = state_at(directory_, stem + ".sock", kAnswerTime);
+    // While it loads there is no socket yet, and a predecessor's may be there. But a file that says
+    // LOADING may be left by a daemon that has found no room for another word.
+    if (pulse.file.state != "FAILED") {
+      const auto hello = hello_at(directory_, stem + ".sock", kAnswerTime);
+      if (hello && (pulse.file.state == "READY" || hello->pid == pulse.file.pid))
+        pulse.answer = hello->state;
+    }
     pulses.push_back(std::move(pulse));
   }
   return pulses;

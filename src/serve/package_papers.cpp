@@ -2,6 +2,8 @@
 #include "serve/package_papers.hpp"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "serve/package.hpp"
@@ -16,6 +18,9 @@ namespace {
 
 constexpr std::size_t kMaxGenerations = 64;
 constexpr std::size_t kDigestDigits = 64;
+constexpr std::uint64_t kMaxSlabBytes = std::uint64_t{1} << 48;  // more than any address space has
+constexpr std::uint64_t kMaxArtifacts = 1 << 16;
+constexpr std::size_t kMaxDeviceLength = 64;
 
 json slabs_json(const Residency& residency) {
   json slabs = json::array();
@@ -30,6 +35,7 @@ std::vector<SlabHandle> slabs_from(const JsonObject& object) {
   for (const json& member : object.array("slabs")) {
     const wire::SlabInfo info = wire::slab_from(member, "papers: slab");
     if (info.kind == wire::kCudaIpcKind) object.reject("slabs", "memory that outlives its process");
+    if (info.bytes == 0 || info.bytes > kMaxSlabBytes) object.reject("slabs", "sizes of memory");
     SlabHandle slab;
     slab.kind = info.kind == wire::kHostKind ? HandleKind::kHost : HandleKind::kVmm;
     slab.cls = info.cls;
@@ -77,6 +83,8 @@ Endpoint endpoint_from(const JsonObject& object) {
   if (!draft && role != role_name(Role::kTarget)) object.reject("role", "target or draft");
   Endpoint endpoint{object.text("gpu_uuid"), object.text("slot"),
                     draft ? Role::kDraft : Role::kTarget};
+  if (endpoint.device.empty() || endpoint.device.size() > kMaxDeviceLength)
+    object.reject("gpu_uuid", "the name of a device");
   try {
     static_cast<void>(endpoint.stem());
   } catch (const Error&) {
@@ -85,26 +93,40 @@ Endpoint endpoint_from(const JsonObject& object) {
   return endpoint;
 }
 
+int rank_member(const JsonObject& object, const char* name) {
+  const int rank = object.small_number(name);
+  if (rank < 0) object.reject(name, "a rank");
+  return rank;
+}
+
+// It is embedded in answers: what is no JSON, or nested too deeply to be written, is found here.
+std::string embedded(const JsonObject& object, const char* name) {
+  std::string text = object.text(name);
+  if (!text.empty()) wire::parse_json(text, std::string("papers: ") + name, Errc::kProtocol);
+  return text;
+}
+
 Residency residency_from(const json& value) {
   const JsonObject object(value, "papers");
   Residency residency;
   residency.endpoint = endpoint_from(object);
   residency.job = object.text("job");
   residency.model = object.text("model");
-  residency.coords.global = object.small_number("global_rank");
-  residency.coords.dp = object.small_number("dp");
-  residency.coords.pp = object.small_number("pp");
-  residency.coords.tp = object.small_number("tp");
-  if (object.find("ep") != nullptr) residency.coords.ep = object.small_number("ep");
+  residency.coords.global = rank_member(object, "global_rank");
+  residency.coords.dp = rank_member(object, "dp");
+  residency.coords.pp = rank_member(object, "pp");
+  residency.coords.tp = rank_member(object, "tp");
+  if (object.find("ep") != nullptr) residency.coords.ep = rank_member(object, "ep");
   const JsonObject fields(object.at("fields"), "papers: fields");
   for (const auto& [name, member] : fields.value().items())
     residency.fields[name] = fields.text(name.c_str());
   residency.key = digest(object, "key");
   residency.checkpoint = digest(object, "checkpoint");
-  residency.receipt_json = object.text("receipt");
-  residency.shard_json = object.text("shard");
+  residency.receipt_json = embedded(object, "receipt");
+  residency.shard_json = embedded(object, "shard");
   residency.generation = object.unsigned_number("generation");
   residency.local_size = object.small_number("local_size");
+  if (residency.local_size < 1) object.reject("local_size", "a number of daemons");
   residency.tensor_count = object.unsigned_number("tensors");
   residency.slabs = slabs_from(object);
   return residency;
@@ -133,12 +155,17 @@ PackagePapers read_papers(std::string_view text, std::vector<Residency>& generat
   papers.has_lock = object.flag_or("has_lock", false);
   if ((generations.empty() && !papers.has_lock) || generations.size() > kMaxGenerations)
     object.reject("generations", "1 to 64 residencies");
-  for (const Residency& residency : generations)
+  std::set<std::uint64_t> numbers;
+  for (const Residency& residency : generations) {
     if (!is_same_place(residency.endpoint, generations.front().endpoint))
       object.reject("generations", "residencies of one place");
+    if (!numbers.insert(residency.generation).second)
+      object.reject("generations", "residencies of a number each");
+  }
   for (const json& lease : object.array("leases"))
     papers.leases.push_back(wire::lease_from(lease, "papers: lease"));
   if (object.find("artifacts") != nullptr) papers.artifacts = object.unsigned_number("artifacts");
+  if (papers.artifacts > kMaxArtifacts) object.reject("artifacts", "a number of artifacts");
   papers.draining = object.flag_or("draining", false);
   papers.generation = object.unsigned_number("generation");
   return papers;

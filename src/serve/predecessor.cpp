@@ -16,8 +16,6 @@ namespace {
 
 using Step = wire::HandoverRequest::Step;
 
-constexpr int kTimeoutMs = 5000;
-
 TakenOver unpack_rest(wire::PackageAnswer answer) {
   TakenOver rest;
   std::vector<Fd>& fds = answer.fds;
@@ -37,9 +35,10 @@ TakenOver unpack_rest(wire::PackageAnswer answer) {
 
 }  // namespace
 
-Predecessor::Predecessor(const SocketDir& directory, const Endpoint& endpoint) {
+Predecessor::Predecessor(const SocketDir& directory, const Endpoint& endpoint, int timeout_ms)
+    : timeout_ms_(timeout_ms) {
   try {
-    socket_ = connect_to(directory, endpoint.socket_name(), kTimeoutMs);
+    socket_ = connect_to(directory, endpoint.socket_name(), timeout_ms_);
   } catch (const Error& error) {
     if (error.code() != Errc::kUnavailable) throw;
     throw Error(Errc::kBusy,
@@ -47,28 +46,45 @@ Predecessor::Predecessor(const SocketDir& directory, const Endpoint& endpoint) {
                             "({}); wait until it is READY, or stop it",
                             endpoint.device, error.what()));
   }
-  pid_ =
-      wire::call_hello(socket_.get(), {{::getpid(), "preload serve", PRELOAD_VERSION}}, kTimeoutMs)
-          .pid;
-  package_ = unpack(wire::call_handover(socket_.get(), {Step::kPrepare}, kTimeoutMs).fds);
+  try {
+    pid_ = wire::call_hello(socket_.get(), {{::getpid(), "preload serve", PRELOAD_VERSION}},
+                            timeout_ms_)
+               .pid;
+    package_ = unpack(wire::call_handover(socket_.get(), {Step::kPrepare}, timeout_ms_).fds);
+  } catch (const wire::PeerError&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.code() != Errc::kUnavailable) throw;
+    const std::optional<int> holder = lock_holder(directory, endpoint.lock_name());
+    throw Error(Errc::kBusy,
+                fmt::format("{} cannot be replaced: its daemon{} hangs or is ending ({}): wait for "
+                            "it, or end it with `kill -9`, and start again",
+                            endpoint.device, holder ? fmt::format(", pid {},", *holder) : "",
+                            error.what()));
+  }
   if (!package_.lock)
     throw Error(Errc::kProtocol, "the daemon handed over no lock: it is of another release");
 }
 
 std::uint64_t Predecessor::drain() {
-  return wire::call_handover(socket_.get(), {Step::kDrain}, kTimeoutMs).reply.open_leases;
+  return wire::call_handover(socket_.get(), {Step::kDrain}, timeout_ms_).reply.open_leases;
 }
 
+void Predecessor::free() { wire::call_handover(socket_.get(), {Step::kFree}, timeout_ms_); }
+
 TakenOver Predecessor::take_over() noexcept try {
-  return unpack_rest(wire::call_handover(socket_.get(), {Step::kCommit}, kTimeoutMs));
+  return unpack_rest(wire::call_handover(socket_.get(), {Step::kCommit}, timeout_ms_));
 } catch (const std::exception& error) {
-  log::warn(fmt::format("the daemon that is replaced ended before its time: {}", error.what()));
+  log::warn(fmt::format(
+      "the daemon that is replaced, pid {}, has ended or hangs ({}): its place is taken "
+      "without it; if it lives, it ends when it finds that",
+      pid_, error.what()));
   socket_.reset();
   return {};
 }
 
 void Predecessor::done() noexcept try {
-  if (socket_) wire::call_handover(socket_.get(), {Step::kDone}, kTimeoutMs);
+  if (socket_) wire::call_handover(socket_.get(), {Step::kDone}, timeout_ms_);
 } catch (const std::exception& error) {
   log::debug(fmt::format("the replaced daemon did not answer its dismissal: {}", error.what()));
 }

@@ -15,7 +15,9 @@
 #include "serve/connect.hpp"
 #include "serve/descriptor_budget.hpp"
 #include "serve/handover.hpp"
+#include "serve/held_place.hpp"
 #include "serve/holding.hpp"
+#include "serve/keeper.hpp"
 #include "serve/session_loop.hpp"
 #include "wire/exchange.hpp"
 
@@ -38,7 +40,8 @@ struct Server::State final : SessionHandler {
         predecessor(options.predecessor),
         artifacts({.count = artifact_capacity()}),
         loop(*this, options.sessions, false),
-        handover(loop, holding, artifacts, options.lock) {
+        place(dir, holding.endpoint()),
+        handover(loop, holding, artifacts, place, options.lock) {
     holding.take_over(std::move(inheritance.older), std::move(inheritance.leases));
     inherit(std::move(inheritance.artifacts));
     if (predecessor == nullptr) bind();
@@ -52,7 +55,7 @@ struct Server::State final : SessionHandler {
 
   void bind(Listeners present = Listeners::kRefuse) {
     loop.listen(listen_at(directory, holding.endpoint().socket_name(), present));
-    has_place = true;
+    place.take();
   }
 
   void request_end(ServeEnd end) {
@@ -80,6 +83,7 @@ struct Server::State final : SessionHandler {
   void begin();
   void turn();
   bool settle_with_keeper(Clock::time_point deadline);
+  void withdraw_older();
   void leave(const ServeEnd& end);
 
   const SocketDir& directory;
@@ -87,9 +91,9 @@ struct Server::State final : SessionHandler {
   Holding holding;
   const KeeperUse keeper_use;
   Predecessor* predecessor;  // until its place was taken over
-  bool has_place = false;    // the socket is ours
   ArtifactStore artifacts;
   SessionLoop loop;
+  HeldPlace place;
   Handover handover;
   std::optional<KeeperLink> keeper;
   std::function<void()> on_admitted, on_job_stop, on_released;
@@ -105,12 +109,16 @@ std::optional<ServeEnd> Server::State::take_wishes() {
   bool admit = false;
   {
     const std::lock_guard lock(mutex);
-    if (pending_end) return pending_end;
+    if (pending_end) {
+      // A successor that has committed may serve by now: the place is left to it.
+      if (handover.is_committed() || place.is_anothers()) place.give_up();
+      return pending_end;
+    }
     admit = std::exchange(admit_wish, false);
   }
   if (admit) begin();
   if (!handover.is_done()) return std::nullopt;
-  has_place = false;
+  place.give_up();
   return ServeEnd{ServeEnd::Cause::kHandedOver, 0, "a successor serves"};
 }
 
@@ -124,7 +132,7 @@ void Server::State::begin() {
     rest = before->take_over();
     if (rest.listener) {
       loop.listen(std::move(rest.listener));
-      has_place = true;
+      place.take();
     } else {
       bind(Listeners::kReplace);
     }
@@ -140,6 +148,7 @@ void Server::State::begin() {
     }
     before->done();
   }
+  if (!keeper) withdraw_older();
   if (on_admitted) on_admitted();
 }
 
@@ -256,7 +265,7 @@ void Server::State::after_release() {
 
 void Server::State::turn() {
   // A successor deposits when it serves: until then the place is its predecessor's.
-  const bool may_deposit = keeper && predecessor == nullptr;
+  const bool may_deposit = keeper && predecessor == nullptr && !handover.is_in_doubt();
   if (may_deposit) keeper->connect();
   std::optional<Clock::time_point> next = may_deposit ? keeper->next_try() : std::nullopt;
   if (const auto deadline = handover.deadline(); deadline && (!next || *deadline < *next))
@@ -272,14 +281,30 @@ bool Server::State::settle_with_keeper(Clock::time_point deadline) {
   return keeper->is_connected() && keeper->is_settled();
 }
 
-// A stop that was asked for leaves nothing behind; a failure, or a signal that may be the first
+// What a keeper has of this place is from a daemon before this one, which does not deposit: nobody
+// is to find it when this one is gone.
+void Server::State::withdraw_older() {
+  try {
+    const Fd socket = connect_to(directory, std::string(kKeeperSocket), 0);
+    constexpr auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(kLastWord);
+    wire::call_withdraw(socket.get(), holding.endpoint().stem(), static_cast<int>(limit.count()));
+  } catch (const Error& error) {
+    if (error.code() != Errc::kUnavailable)  // none runs
+      log::warn(fmt::format("the keeper may have what was served at {} before: {}", holding.place(),
+                            error.what()));
+  }
+}
+
+// A stop that was asked for leaves nothing behind, nor does what was replaced: its successor has it
+// deposited, or is not to be succeeded by it; a failure, or a signal that may be the first
 // half of a restart, leaves the weights with the keeper.
 void Server::State::leave(const ServeEnd& end) {
   const bool is_stop =
       end.cause == ServeEnd::Cause::kStopRequested || end.cause == ServeEnd::Cause::kJobStop;
   if (!keeper) return;
-  left_to_keeper = !is_stop && keeper->is_connected();
-  if (is_stop) keeper->withdraw();
+  const bool is_over = is_stop || end.cause == ServeEnd::Cause::kHandedOver;
+  left_to_keeper = !is_over && keeper->is_connected();
+  if (is_over) keeper->withdraw();
   settle_with_keeper(Clock::now() + kLastWord);
 }
 
@@ -288,10 +313,9 @@ Server::Server(const SocketDir& directory, Residency residency, ServerOptions op
     : state_(std::make_unique<State>(directory, std::move(residency), std::move(options),
                                      std::move(inheritance))) {}
 
-Server::~Server() {
-  if (!state_->has_place) return;
-  ::unlinkat(state_->directory.fd(), state_->holding.endpoint().socket_name().c_str(), 0);
-}
+Server::~Server() = default;
+
+bool Server::has_place() const noexcept { return state_->place.is_held(); }
 
 void Server::admit() {
   {

@@ -6,7 +6,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
 #include <condition_variable>
 #include <cstddef>
@@ -16,6 +15,7 @@
 
 #include "base/environment.hpp"
 #include "base/fd.hpp"
+#include "base/printable.hpp"
 
 namespace preload {
 namespace {
@@ -34,13 +34,6 @@ std::optional<std::chrono::microseconds> watchdog_time() {
   const auto time = number(environment("WATCHDOG_USEC"));
   if (!time) return std::nullopt;
   return std::chrono::microseconds(*time);
-}
-
-// A status is one line.
-std::string one_line(std::string_view text) {
-  std::string line(text);
-  std::ranges::replace(line, '\n', ' ');
-  return line;
 }
 
 }  // namespace

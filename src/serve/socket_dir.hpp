@@ -66,6 +66,7 @@ struct Endpoint {
   std::string lock_name() const { return stem() + ".lock"; }
   std::string next_lock_name() const { return stem() + ".next.lock"; }  // a successor's
   std::string state_name() const { return stem() + ".state"; }
+  std::string next_state_name() const { return stem() + ".next.state"; }  // a successor's
 };
 
 // flock on <stem>.lock, taken before anything is read or allocated; the file is never unlinked.
@@ -98,10 +99,13 @@ struct StateFile {
 // Fills in what is left empty: device, slot and role from the endpoint, pid, boot id and time from
 // this process.
 void write_state(const SocketDir& directory, const Endpoint& endpoint, const StateFile& state);
+void write_state(const SocketDir& directory, const Endpoint& endpoint, const std::string& name,
+                 const StateFile& state);  // under another name
 // Nothing when it is absent or no state file.
 std::optional<StateFile> read_state(const SocketDir& directory, const std::string& state_name);
 // After a requested stop, before the lock is given up.
 void remove_state(const SocketDir& directory, const Endpoint& endpoint);
+void remove_state(const SocketDir& directory, const std::string& state_name);
 // A state file of another boot is a leftover.
 std::string current_boot_id();
 

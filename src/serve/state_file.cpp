@@ -54,6 +54,11 @@ std::string current_boot_id() {
 }
 
 void write_state(const SocketDir& directory, const Endpoint& endpoint, const StateFile& state) {
+  write_state(directory, endpoint, endpoint.state_name(), state);
+}
+
+void write_state(const SocketDir& directory, const Endpoint& endpoint, const std::string& name,
+                 const StateFile& state) {
   const json value{
       {"state", state.state},
       {"device", state.device.empty() ? endpoint.device : state.device},
@@ -70,7 +75,6 @@ void write_state(const SocketDir& directory, const Endpoint& endpoint, const Sta
       {"code", state.code},
       {"text", state.text},
       {"exit_status", state.exit_status}};
-  const std::string name = endpoint.state_name();
   if (directory.allow_uids().empty()) {
     write_file_at(directory.fd(), name, wire::dump_json(value));
     return;
@@ -94,8 +98,12 @@ std::optional<StateFile> read_state(const SocketDir& directory, const std::strin
 }
 
 void remove_state(const SocketDir& directory, const Endpoint& endpoint) {
-  if (::unlinkat(directory.fd(), endpoint.state_name().c_str(), 0) != 0 && errno != ENOENT)
-    check_sys(-1, "cannot remove '" + directory.path() + "/" + endpoint.state_name() + "'");
+  remove_state(directory, endpoint.state_name());
+}
+
+void remove_state(const SocketDir& directory, const std::string& state_name) {
+  if (::unlinkat(directory.fd(), state_name.c_str(), 0) != 0 && errno != ENOENT)
+    check_sys(-1, "cannot remove '" + directory.path() + "/" + state_name + "'");
 }
 
 }  // namespace preload

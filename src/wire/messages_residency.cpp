@@ -22,9 +22,10 @@ constexpr StepNames<DepositRequest::Step, 6> kDepositSteps{{
     {DepositRequest::Step::kDrain, "drain"},
     {DepositRequest::Step::kWithdraw, "withdraw"},
 }};
-constexpr StepNames<HandoverRequest::Step, 4> kHandoverSteps{{
+constexpr StepNames<HandoverRequest::Step, 5> kHandoverSteps{{
     {HandoverRequest::Step::kPrepare, "prepare"},
     {HandoverRequest::Step::kDrain, "drain"},
+    {HandoverRequest::Step::kFree, "free"},
     {HandoverRequest::Step::kCommit, "commit"},
     {HandoverRequest::Step::kDone, "done"},
 }};

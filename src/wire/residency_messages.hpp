@@ -56,6 +56,7 @@ struct HandoverRequest {
   enum class Step : std::uint8_t {
     kPrepare,  // answered with a package, and the lock
     kDrain,    // no more attaches; answered with what is still leased, again and again
+    kFree,     // what was drained, once nobody leases it
     kCommit,   // it stops to accept: what was not in the package, its socket and connections
     kDone,     // the successor serves: the daemon ends
   };

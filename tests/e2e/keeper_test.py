@@ -134,6 +134,21 @@ class Adoption(KeeperCase):
         self.assertEqual(memfds_of(keeper.process.pid), 0)  # a stop that was asked for leaves nothing
         self.assertEqual((self.ask(holder), self.ask(late)), (value, value))
 
+    def test_a_start_of_another_checkpoint_that_fails_costs_nothing_that_is_kept(self):
+        model = self.settled_model()
+        broken = make_llama(self.root / "broken", *SMALL, "--seed", 7)
+        (file,) = broken.glob("*.safetensors")
+        keeper = self.start_keeper()
+        self.kill_ranks(self.start(model).wait_ready())
+        kept = memfds_of(keeper.process.pid)
+        os.truncate(file, file.stat().st_size - 4096)
+        second = self.start(broken)
+        self.assertEqual(second.wait_end(), 3, second.log)
+        self.assertEqual(memfds_of(keeper.process.pid), kept)
+        third = self.start(model).wait_ready()
+        self.assertIn("adopted as it lies", third.log)
+        self.assert_stops_clean(third)
+
     def test_another_checkpoint_is_loaded_and_what_was_kept_goes(self):
         model = self.settled_model()
         other = make_llama(self.root / "other", *SMALL, "--seed", 7)

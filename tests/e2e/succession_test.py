@@ -228,6 +228,40 @@ class Draining(SuccessionCase):
         self.assert_stops_clean(fourth)
 
 
+    def limited(self, gib):
+        """What starts a daemon in a memory group of its own."""
+        group = MemoryGroup(int(gib * (1 << 30)))
+        self.addCleanup(lambda: eventually(group.remove, LIMIT_S, "the group to be empty"))
+        return ["sh", "-c", f'echo $$ >"{group.procs}" && exec "$@"', "sh"]
+
+    def test_what_can_never_fit_drains_nobody(self):
+        first_model, large = [make_slow_model(self.root / str(gib), gib) for gib in (1, 2)]
+        through = self.limited(1.75)
+        first = self.start(first_model, "--layout", "hf", through=through).wait_ready()
+        before = self.served()
+        second = self.start(large, "--layout", "hf", "--replace", "--drain", 60, through=through)
+        self.assertEqual(second.wait_end(), 4, second.log)
+        self.assertIn("cannot fit", second.log)
+        self.assertEqual(self.served(), before)
+        self.assert_stops_clean(first)
+
+    @needs_mpi
+    @harness.needs_python_client
+    def test_no_rank_is_freed_while_a_client_holds_on_to_another(self):
+        models = [make_slow_model(self.root / name, 1) for name in ("first", "other")]
+        through, flags = self.limited(3.5), ["--layout", "hf", "-dp", 2]
+        first = self.start(models[0], *flags, ranks=2, through=through).wait_ready()
+        before = [(d["pid"], d["generation"], d["state"]) for d in self.status()]
+        holder = self.holder("host:1")
+        second = self.start(models[1], *flags, "--replace", "--drain", 2, ranks=2, through=through)
+        self.assertEqual(second.wait_end(), 1, second.log)
+        self.assertIn("host:1 is still leased by 1", second.log)
+        eventually(lambda: [(d["pid"], d["generation"], d["state"]) for d in self.status()] == before, LIMIT_S,
+                   "both ranks to admit again")  # fmt: skip
+        self.assertEqual(self.ask(self.holder("host:0")), self.ask(holder))
+        self.assert_stops_clean(first)
+
+
 class WithKeeper(SuccessionCase):
     def test_the_keeper_has_what_is_served_now(self):
         model = self.settled_model()

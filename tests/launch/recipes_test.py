@@ -176,6 +176,29 @@ class ApptainerDefinition(unittest.TestCase):
         for script in re.findall(r"\./(launch/\S+)", self.text):
             self.assertTrue(os.access(SOURCE / script, os.X_OK), script)
 
+    @unittest.skipUnless(shutil.which("dpkg-query") and shutil.which("readelf"), "this is not Debian")
+    def test_installs_the_libraries_that_the_programs_need(self):
+        final = [lines for heading, lines in self.sections() if heading == "%post"][1]
+        words = " ".join(final).replace("\\", " ").split()
+        named = [word for word in words[words.index("install") + 1 :] if re.fullmatch(r"[a-z0-9][a-z0-9.+-]+", word)]
+        known = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${Depends}\n", *named], capture_output=True,
+                               text=True, timeout=60).stdout  # fmt: skip
+        there = set(re.findall(r"[a-z0-9][a-z0-9.+-]+", known)) | {"libc6", "libgcc-s1", "libstdc++6"}
+        for program in ("preload", "preload-runtime"):
+            dynamic = subprocess.run(["readelf", "-d", f"{BUILD}/src/{program}"], capture_output=True, text=True,
+                                     timeout=60).stdout  # fmt: skip
+            for library in re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic):
+                owner = subprocess.run(["dpkg-query", "-S", f"*/{library}"], capture_output=True, text=True,
+                                       timeout=60).stdout  # fmt: skip
+                packages = set(re.findall(r"^([a-z0-9.+-]+)(?::\w+)?: ", owner, re.MULTILINE))
+                if packages:  # else it is of a site's own MPI or CUDA
+                    self.assertTrue(packages & there, f"{program} needs {library} of {packages}")
+
+    def test_runs_both_programs_before_it_is_trusted(self):
+        (test,) = [lines for heading, lines in self.sections() if heading == "%test"]
+        for program in ("preload", "preload-runtime"):
+            self.assertTrue(any(re.search(rf"(^|[ /]){program} --version", line) for line in test), program)
+
     def test_its_scripts_are_shell(self):
         scripts = [lines for heading, lines in self.sections() if heading in ("%post", "%runscript", "%test")]
         self.assertEqual(len(scripts), 4)

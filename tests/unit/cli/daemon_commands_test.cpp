@@ -5,9 +5,13 @@
 #include <sys/wait.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <thread>
 
 #include "base/error.hpp"
 #include "cli/command.hpp"
+#include "serve/keeper.hpp"
 #include "unit/serve/live_server.hpp"
 
 // status, wait, release and stop as a user calls them, against real sockets and locks.
@@ -50,14 +54,18 @@ StateFile state_of(const std::string& state) {
 // A process that has the lock and loads until it is signalled, or for as long as it likes.
 class LoadingDaemon {
  public:
-  LoadingDaemon(const SocketDir& directory, bool obeys) {
+  LoadingDaemon(const SocketDir& directory, bool obeys, bool succeeds = false) {
     std::array<int, 2> ready{};
     check_sys(::pipe(ready.data()), "pipe");
     pid_ = ::fork();
     if (pid_ == 0) {
       if (!obeys) ::signal(SIGTERM, SIG_IGN);
-      const Fd lock = take_lock(directory, kEndpoint);
-      write_state(directory, kEndpoint, state_of("LOADING"));
+      StateFile state = state_of("LOADING");
+      if (succeeds) state.job = "job-2";
+      const Fd lock = succeeds ? take_named_lock(directory, kEndpoint.next_lock_name(), "another")
+                               : take_lock(directory, kEndpoint);
+      write_state(directory, kEndpoint,
+                  succeeds ? kEndpoint.next_state_name() : kEndpoint.state_name(), state);
       [[maybe_unused]] const ssize_t n = ::write(ready[1], "x", 1);
       while (true) ::pause();
     }
@@ -108,6 +116,39 @@ TEST(StatusCommand, ListsALoadingDaemonWithItsProgress) {
       testing::AllOf(HasSubstr("LOADING 40%"), HasSubstr("100 B/s, 60 s left"),
                      HasSubstr("at offset 8 of '/m/a.safetensors' has not ended after 34 s"),
                      Not(HasSubstr("on this node"))));
+}
+
+TEST(StatusCommand, ListsADaemonAndItsSuccessorThatLoads) {
+  LiveServer live;
+  live.start();
+  LoadingDaemon successor(live.directory(), true, true);
+  const json daemons = json::parse(run(run_status, live.temp().path(), {"--json"}).out)["daemons"];
+  ASSERT_EQ(daemons.size(), 2U);
+  std::set<std::string> states{daemons[0]["state"], daemons[1]["state"]};
+  EXPECT_EQ(states, (std::set<std::string>{"LOADING", "READY"}));
+}
+
+TEST(WaitCommand, WaitsForASuccessorAndTellsWhenItFails) {
+  LiveServer live;
+  live.start();
+  StateFile old = state_of("READY");
+  old.time_ms = 1000;
+  write_state(live.directory(), kEndpoint, old);
+  std::optional<LoadingDaemon> successor(std::in_place, live.directory(), true, true);
+  EXPECT_EQ(run(run_wait, live.temp().path(), {"--timeout", "0.3"}).status, 7);
+  std::thread failing([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    StateFile tombstone = state_of("FAILED");
+    tombstone.job = "job-2";
+    tombstone.pid = successor->pid();
+    tombstone.code = "memory";
+    tombstone.exit_status = 4;
+    write_state(live.directory(), kEndpoint, kEndpoint.next_state_name(), tombstone);
+    successor.reset();
+  });
+  EXPECT_EQ(run(run_wait, live.temp().path(), {"--timeout", "20"}).status, 4);
+  failing.join();
+  EXPECT_EQ(run(run_wait, live.temp().path(), {"--timeout", "20"}).status, 0) << "the old serves";
 }
 
 TEST(StatusCommand, AddsUpWhatTheDaemonsOfAJobHaveLoadedOnThisNode) {
@@ -268,6 +309,31 @@ TEST(StopCommand, TerminatesALoadingDaemon) {
   EXPECT_EQ(run(run_stop, temp.path(), {"--timeout", "20"}).status, 0);
   const int status = daemon.end();
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+}
+
+// Else it would come up when all is thought to be stopped.
+TEST(StopCommand, TerminatesASuccessorThatLoadsToo) {
+  LiveServer live;
+  live.start();
+  LoadingDaemon successor(live.directory(), true, true);
+  std::thread daemon([&] {
+    live.join();
+    live.end();
+  });
+  const Outcome outcome = run(run_stop, live.temp().path(), {"--timeout", "20", "--json"});
+  daemon.join();
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(json::parse(outcome.out)["daemons"].size(), 2U);
+  const int status = successor.end();
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+}
+
+TEST(StopCommand, SaysThatAKeeperThatHangsDidNotEnd) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const Fd lock = take_named_lock(directory, std::string(kKeeperLock), "a keeper");
+  const Fd socket = listen_at(directory, std::string(kKeeperSocket));  // nobody accepts
+  EXPECT_EQ(run(run_stop, temp.path(), {"--keeper", "--timeout", "0.3"}).status, 1);
 }
 
 TEST(StopCommand, EndsWithOneWhenADaemonDoesNotGo) {

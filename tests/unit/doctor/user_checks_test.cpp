@@ -67,5 +67,18 @@ TEST(LibraryPathCheck, RefusesTheToolkitsStubOfTheDriver) {
   EXPECT_EQ(check_library_path(variables).grade, Grade::kFail);
 }
 
+// As root may search every folder, a link to itself stands for what cannot be looked into.
+TEST(UserChecks, GoOnWhereAFolderCannotBeLookedInto) {
+  const TempDir temp;
+  const std::string loop = temp.file("loop");
+  std::filesystem::create_symlink(loop, loop);
+  EXPECT_EQ(check_library_path(Variables::of({{"LD_LIBRARY_PATH", loop + ":/a"}})).grade,
+            Grade::kOk);
+  const Check tmpdir = check_tmpdir(Variables::of({{"TMPDIR", loop}}));
+  EXPECT_EQ(tmpdir.grade, Grade::kWarn);
+  EXPECT_THAT(tmpdir.text, HasSubstr("ELOOP"));
+  EXPECT_EQ(check_cache(Variables::of({{"HOME", loop}})).grade, Grade::kOk) << "made beside it";
+}
+
 }  // namespace
 }  // namespace preload::doctor

@@ -44,7 +44,7 @@ TEST(HookEnvironment, KeepsWhatALauncherOrAServiceManagerSaysToTheRankFromIt) {
   for (const char* entry :
        {"OMPI_COMM_WORLD_SIZE=4", "PMIX_RANK=1", "PMI_SIZE=4", "SLURM_PROCID=1", "SLURM_STEP_ID=0",
         "HYDRA_CONTROL_FD=9", "MPI_LOCALRANKID=1", "NOTIFY_SOCKET=/run/notify",
-        "WATCHDOG_USEC=1000000", "PRELOAD_WARMUP_TP_RANK=5"}) {
+        "WATCHDOG_USEC=1000000", "PRELOAD_WARMUP_TP_RANK=5", "PRELOAD_LAUNCH_ID=00ff"}) {
     EXPECT_THAT(hook_environment({entry}, second_of_four(), "", {}), Not(Contains(entry)));
   }
   for (const char* entry : {"PATH=/bin", "NCCL_DEBUG=INFO", "OMP_NUM_THREADS=4", "EMPTY="}) {

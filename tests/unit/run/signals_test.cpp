@@ -43,6 +43,19 @@ TEST_F(SignalWatchDeathTest, TakesWhatLaunchersPassOnForWhatTheyKeepToThemselves
   }
 }
 
+TEST_F(SignalWatchDeathTest, LeavesAHangUpIgnoredThatNohupIgnored) {
+  EXPECT_EXIT(
+      {
+        ::signal(SIGHUP, SIG_IGN);
+        const SignalWatch watch([](int signal) { std::_Exit(signal == SIGTERM ? 78 : 1); });
+        kill(getpid(), SIGHUP);
+        std::this_thread::sleep_for(milliseconds(200));
+        kill(getpid(), SIGTERM);
+        std::this_thread::sleep_for(milliseconds(10'000));
+      },
+      testing::ExitedWithCode(78), "");
+}
+
 TEST_F(SignalWatchDeathTest, TakesTwoSignalsAtOnceForOneRequest) {
   EXPECT_EXIT(
       {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
@@ -72,7 +73,15 @@ TEST_F(StateKeeperTest, LeavesTheFileOfWhomItSucceedsAloneUntilItIsReady) {
         directory_, std::vector<StateKeeper::Kept>{{endpoint, state, &progress, true}}, 0,
         supervision_, std::function<void(const std::string&)>(), kStalledAfter);
   };
-  make()->failed("checkpoint", "it failed", 3);
+  const auto beside = [&] { return read_state(directory_, endpoint.next_state_name()); };
+  {
+    const auto keeper = make();
+    ASSERT_TRUE(beside());
+    EXPECT_EQ(beside()->state, "LOADING");
+    EXPECT_EQ(beside()->job, "the new one");
+    keeper->failed("checkpoint", "it failed", 3);
+    EXPECT_EQ(beside()->state, "FAILED");
+  }
   EXPECT_EQ(now(endpoint).job, "the old one");
   make()->stopped();
   EXPECT_EQ(now(endpoint).state, "READY");
@@ -81,9 +90,26 @@ TEST_F(StateKeeperTest, LeavesTheFileOfWhomItSucceedsAloneUntilItIsReady) {
   keeper->ready([&] { published.set_value(); });
   published.get_future().wait();
   EXPECT_EQ(now(endpoint).job, "the new one");
+  EXPECT_FALSE(beside());
   keeper->handed_over(endpoint);
   keeper->stopped();
   EXPECT_EQ(now(endpoint).state, "READY") << "it is a successor's by now";
+}
+
+TEST_F(StateKeeperTest, SaysReadyLateRatherThanNeverWhenThereWasNoRoom) {
+  const std::string path = temp_ / ("sockets/" + endpoint_.state_name());
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);  // nothing can be renamed to it: as good as a full disk
+  std::promise<void> published;
+  keeper_->ready([&] { published.set_value(); });
+  published.get_future().wait();
+  EXPECT_NE(now().state, "READY");
+  std::filesystem::remove(path);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (now().state != "READY" && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_EQ(now().state, "READY");
 }
 
 TEST_F(StateKeeperTest, SaysLoadingAtOnceAndHowFarItIs) {

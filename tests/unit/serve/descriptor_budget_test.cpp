@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+
 namespace preload {
 namespace {
 
@@ -26,7 +28,19 @@ class Limit {
 TEST(DescriptorBudget, LeavesRoomForEverythingThatHoldsOne) {
   const Limit limit(1024);
   EXPECT_EQ(artifact_capacity(), 128U);
-  EXPECT_EQ(lease_capacity(256, 8), 504U);  // 1024 - 256 - 8 - 128 artifacts - 128 of the process
+  // Half of 1024 - 256 connections - 128 of the process, less slabs, manifest and artifacts: what
+  // is handed over is needed twice.
+  EXPECT_EQ(lease_capacity(256, 8), 320U - 8 - 1 - 128);
+}
+
+TEST(DescriptorBudget, IsOfTheHardLimitOnceThatWasAskedFor) {
+  const Limit limit(256);
+  rlimit now{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &now), 0);
+  raise_descriptor_limit();
+  rlimit raised{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &raised), 0);
+  EXPECT_EQ(raised.rlim_cur, std::min<rlim_t>(now.rlim_max, 65536));
 }
 
 TEST(DescriptorBudget, IsNeverNothing) {

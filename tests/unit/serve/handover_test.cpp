@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <future>
 
 #include "serve/predecessor.hpp"
 #include "unit/serve/live_server.hpp"
@@ -29,6 +32,11 @@ class Running {
     thread_ = std::thread([this] { end_ = server_->run(); });
   }
   ~Running() { stop(); }
+  // From the next request to stop the job on, nothing is answered until the gate opens.
+  void hang_at(std::shared_future<void> gate) {
+    server_->on_job_stop([gate] { gate.wait(); });
+  }
+  void end(ServeEnd end) { server_->end(std::move(end)); }
   void stop() {
     if (!thread_.joinable()) return;
     server_->end({ServeEnd::Cause::kStopRequested, 0, "the test is over"});
@@ -36,16 +44,19 @@ class Running {
   }
   ServeEnd join() {
     thread_.join();
+    had_place_ = server_->has_place();
     server_.reset();
     lock_.reset();
     return end_;
   }
+  bool had_place() const { return had_place_; }
 
  private:
   Fd lock_;
   std::optional<Server> server_;
   std::thread thread_;
   ServeEnd end_;
+  bool had_place_ = false;
 };
 
 class HandoverTest : public testing::Test {
@@ -129,6 +140,74 @@ TEST_F(HandoverTest, GoesOnWhenTheSuccessorEndsBeforeItServes) {
   }
 }
 
+TEST_F(HandoverTest, ADaemonTooSlowForItsSuccessorEndsAndLeavesThePlaceAlone) {
+  Running first(directory_, sample_residency());
+  std::promise<void> gate;
+  first.hang_at(gate.get_future().share());
+  Fd next_lock = take_named_lock(directory_, kPlace.next_lock_name(), "a successor");
+  Predecessor predecessor(directory_, kPlace, 300);
+  Package package = predecessor.take_package();
+  const Fd before = connect();
+  EXPECT_THROW(wire::call_stop(before.get(), {.job = true}, 100), Error) << "it hangs";
+  Running second(directory_, next_generation('c'), &predecessor, std::move(package.lock));
+  const auto is_second = [&] {
+    try {
+      return wire::call_status(connect().get(), 100).generation == 2;
+    } catch (const Error&) {
+      return false;  // the first, which hangs
+    }
+  };
+  EXPECT_TRUE(eventually(is_second, kSoon));
+  next_lock.reset();
+  gate.set_value();
+  const auto end = first.join();
+  EXPECT_EQ(end.cause, ServeEnd::Cause::kHandedOver);
+  EXPECT_FALSE(first.had_place());
+  EXPECT_TRUE(is_second()) << "its socket was removed by the first";
+}
+
+TEST_F(HandoverTest, WaitsWithThePlaceUntilALostSuccessorHasEnded) {
+  Running first(directory_, sample_residency());
+  Fd next_lock = take_named_lock(directory_, kPlace.next_lock_name(), "a successor");
+  std::optional<Predecessor> predecessor(std::in_place, directory_, kPlace);
+  EXPECT_TRUE(predecessor->take_over().listener);
+  predecessor.reset();  // the connection alone: it may be about to bind
+  const Fd waiting = connect();
+  EXPECT_THROW(wire::call_status(waiting.get(), 300), Error);
+  next_lock.reset();
+  EXPECT_EQ(status().generation, 1U);
+}
+
+TEST_F(HandoverTest, ASignalInTheMidstOfItLeavesTheSuccessorItsSocket) {
+  Running first(directory_, sample_residency());
+  Predecessor predecessor(directory_, kPlace);
+  const TakenOver rest = predecessor.take_over();
+  ASSERT_TRUE(rest.listener);
+  first.end({ServeEnd::Cause::kSignal, 143, "SIGTERM"});
+  EXPECT_EQ(first.join().cause, ServeEnd::Cause::kSignal);
+  EXPECT_FALSE(first.had_place());
+  EXPECT_NO_THROW(connect()) << "the successor listens there";
+}
+
+TEST_F(HandoverTest, OutOfDescriptorsServesOn) {
+  Running first(directory_, sample_residency());
+  LeasePipe held;
+  const Fd socket = connect();  // stays: the end of a session would give descriptors back
+  attach(socket, held);
+  std::optional<Predecessor> predecessor(std::in_place, directory_, kPlace);
+  wire::call_status(socket.get(), kTimeoutMs);  // and the package's copies are closed by then
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none_left = before;
+  none_left.rlim_cur = static_cast<rlim_t>(duplicate(held.write.get()).get());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none_left), 0);
+  EXPECT_FALSE(predecessor->take_over().listener);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  predecessor.reset();
+  EXPECT_EQ(status().generation, 1U);
+  EXPECT_EQ(status().leases.size(), 1U);
+}
+
 TEST_F(HandoverTest, AdmitsAgainAfterADrainThatWasGivenUp) {
   Running first(directory_, sample_residency());
   LeasePipe held;
@@ -138,6 +217,23 @@ TEST_F(HandoverTest, AdmitsAgainAfterADrainThatWasGivenUp) {
     EXPECT_EQ(predecessor.drain(), 1U);
     LeasePipe pipe;
     EXPECT_EQ(refusal([&] { attach(pipe); }).code, Errc::kReleased);
+  }
+  LeasePipe pipe;
+  EXPECT_TRUE(eventually([&] { return status().state == wire::DaemonState::kReady; }, kSoon));
+  attach(pipe);
+}
+
+TEST_F(HandoverTest, WhatIsDrainedIsFreedWhenTheSuccessorSaysSoAndNotBefore) {
+  Running first(directory_, sample_residency());
+  LeasePipe held;
+  attach(held);
+  {
+    Predecessor predecessor(directory_, kPlace);
+    EXPECT_EQ(predecessor.drain(), 1U);
+    EXPECT_EQ(refusal([&] { predecessor.free(); }).code, Errc::kBusy);
+    held.write.reset();
+    EXPECT_TRUE(eventually([&] { return predecessor.drain() == 0; }, kSoon));
+    EXPECT_EQ(status().state, wire::DaemonState::kDraining);
   }
   LeasePipe pipe;
   EXPECT_TRUE(eventually([&] { return status().state == wire::DaemonState::kReady; }, kSoon));
@@ -190,6 +286,8 @@ TEST_F(HandoverTest, DrainsToNothingAndIsSucceededStill) {
   Package package = predecessor.take_package();
   package.generations.clear();
   EXPECT_EQ(predecessor.drain(), 0U);
+  EXPECT_EQ(status().state, wire::DaemonState::kDraining);
+  predecessor.free();
   EXPECT_EQ(status().state, wire::DaemonState::kReleased);
   Running second(directory_, next_generation('c'), &predecessor, std::move(package.lock));
   EXPECT_EQ(first.join().cause, ServeEnd::Cause::kHandedOver);

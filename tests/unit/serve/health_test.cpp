@@ -122,6 +122,20 @@ TEST_F(HealthEndpointTest, FollowsTheDaemonsOfItsJob) {
   EXPECT_THAT(endpoint_->health().reason, HasSubstr("rank 0 (host:0) does not answer"));
 }
 
+// Its last word, when there was no room for another on the disk.
+TEST_F(HealthEndpointTest, BelievesADaemonThatServesMoreThanItsFile) {
+  StateFile file;
+  file.state = "LOADING";
+  file.job = "job-1";
+  write_state(live_.directory(), {"host:0", "", Role::kTarget}, file);
+  std::this_thread::sleep_for(4 * NodeWatch::kPeriod);
+  EXPECT_TRUE(becomes(true));
+  file.pid = ::getpid() + 1;  // not that daemon's file: it loads, beside one that it replaces
+  write_state(live_.directory(), {"host:0", "", Role::kTarget}, file);
+  EXPECT_TRUE(becomes(false));
+  EXPECT_EQ(endpoint_->health().state, "LOADING");
+}
+
 TEST_F(HealthEndpointTest, SaysAtOnceWhyTheJobEnds) {
   ASSERT_TRUE(becomes(true));
   {
@@ -154,7 +168,12 @@ TEST(Metrics, NameEveryDaemonAndEscapeWhatTheyAreCalled) {
   daemon.counters.attaches.add(100);
   daemon.counters.refused("mismatch");
   daemon.counters.loads = {{"direct", 3000, 1.5}};
-  report.daemons = {daemon};
+  wire::DaemonStatus gone;  // as its state file has it
+  gone.gpu_uuid = "gpu-2";
+  gone.role = "target";
+  gone.state = DaemonState::kFailed;
+  gone.bytes = 1 << 20;
+  report.daemons = {daemon, gone};
   report.devices = {{"gpu-1", 10, 20}};
   const std::string text = metrics_text({true, "READY", "", 1, 1}, "job-1", report);
   const std::string labels =
@@ -174,6 +193,7 @@ TEST(Metrics, NameEveryDaemonAndEscapeWhatTheyAreCalled) {
   has("preload_load_bytes_per_second" + labels + R"(,path="direct"} 2000)");
   has(R"(preload_device_memory_free_bytes{gpu_uuid="gpu-1"} 10)");
   has(R"(preload_healthy{job="job-1"} 1)");
+  has(R"(preload_resident_bytes{gpu_uuid="gpu-2",slot="",role="target",rank="0",model=""} 0)");
   const std::size_t resident = text.find("preload_resident_bytes" + labels + "} ");
   ASSERT_NE(resident, std::string::npos);
   EXPECT_EQ(std::stod(text.substr(text.find("} ", resident) + 2)), 1099511627776.0);

@@ -161,6 +161,25 @@ TEST(HttpServer, OfASuccessorTakesThePortWhenItsPredecessorEnds) {
   EXPECT_THAT(ask(port, "GET /x HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
+TEST(HttpServer, OfASuccessorIsNoneAtAHostThatIsNotHere) {
+  EXPECT_THROW(HttpServer("no.such.host.invalid", 0, echo, true), Error);
+  EXPECT_THROW(HttpServer("192.0.2.1", 1, echo, true), Error);  // an address of documentation
+}
+
+TEST(HttpServer, OfASuccessorSaysThatAnotherHasItsPort) {
+  const HttpServer another("127.0.0.1", 0, echo);
+  testing::internal::CaptureStderr();
+  {
+    HttpServer server("127.0.0.1", another.port(), echo, true);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    server.expect_port(std::chrono::milliseconds(100));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("choose another --weight-cache-health-port"));
+  EXPECT_EQ(log.find("warning"), log.rfind("warning")) << "once";
+}
+
 TEST(HttpServer, OfASuccessorEndsWithoutEverHavingThePort) {
   const HttpServer first("127.0.0.1", 0, echo);
   const auto begin = Clock::now();

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 
 #include "serve/keeper_link.hpp"
 #include "unit/serve/live_server.hpp"
@@ -287,6 +288,28 @@ TEST(Keeper, RefusesWhatIsNoDepositAndClosesTheConnection) {
   EXPECT_TRUE(keeper.status().deposits.empty());
 }
 
+TEST(Keeper, RefusesWhatADaemonHandsOverThatHasReleasedItsWeights) {
+  LiveKeeper keeper;
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const Fd lock = take_lock(directory, kPlace);
+  PackageView view;  // papers without a generation, and the lock
+  view.generation = 1;
+  view.lock = lock.get();
+  wire::DepositRequest request;
+  std::vector<Fd> fds = pack(view);
+  request.fds = fds.size();
+  std::vector<int> numbers;
+  for (const Fd& fd : fds) numbers.push_back(fd.get());
+  const Fd socket = keeper.connect();
+  EXPECT_THAT(refusal([&] {
+                wire::exchange(socket.get(), wire::Type::kDeposit, wire::to_json(request), numbers,
+                               kTimeoutMs);
+              }).message,
+              HasSubstr("generation"));
+  EXPECT_TRUE(keeper.status().deposits.empty()) << "it goes on";
+}
+
 TEST(Keeper, TakesADepositOfManyFramesAndRefusesOneOutOfStep) {
   LiveKeeper keeper;
   const Residency residency = sample_residency();
@@ -386,6 +409,68 @@ TEST(KeeperLink, DepositsEachLeaseBeforeItsClientHasAnAnswer) {
   server.end({ServeEnd::Cause::kStopRequested, 0, "the test is over"});
   thread.join();
   EXPECT_TRUE(keeper.status().deposits.empty()) << "a stop withdraws";
+}
+
+// What a client would find with the keeper, or a start adopt, when this daemon is gone.
+TEST(KeeperLink, WithoutOneADaemonWithdrawsWhatWasServedInItsPlaceBefore) {
+  LiveKeeper keeper({.stay = true});
+  { Daemon(keeper).deposit(sample_residency()); }
+  ASSERT_EQ(keeper.status().deposits.size(), 1U);
+  const Fd lock = take_lock(keeper.directory(), kPlace);
+  Server server(keeper.directory(), sample_residency(), {});
+  server.admit();
+  std::thread thread([&] { server.run(); });
+  EXPECT_TRUE(eventually([&] { return keeper.status().deposits.empty(); }, kSoon));
+  server.end({ServeEnd::Cause::kSignal, 143, "the test is over"});
+  thread.join();
+}
+
+TEST(KeeperLink, WithdrawsWhatASuccessorServesThatDoesNotDeposit) {
+  LiveKeeper keeper({.stay = true});
+  const Fd lock = take_lock(keeper.directory(), kPlace);
+  ServerOptions options;
+  options.keeper = KeeperUse::kRequire;
+  options.lock = lock.get();
+  Server first(keeper.directory(), sample_residency(), std::move(options));
+  first.deposit(kTimeoutMs);
+  first.admit();
+  std::thread running([&] { first.run(); });
+  Predecessor predecessor(keeper.directory(), kPlace);
+  Package package = predecessor.take_package();
+  Residency other = sample_residency();
+  other.generation = 2;
+  ServerOptions without;
+  without.lock = package.lock.get();
+  without.predecessor = &predecessor;
+  Server second(keeper.directory(), std::move(other), std::move(without));
+  second.admit();
+  std::thread succeeding([&] { second.run(); });
+  running.join();
+  EXPECT_TRUE(eventually([&] { return keeper.status().deposits.empty(); }, kSoon));
+  second.end({ServeEnd::Cause::kSignal, 143, "the test is over"});
+  succeeding.join();
+  EXPECT_TRUE(keeper.status().deposits.empty());
+}
+
+TEST(KeeperLink, OutOfDescriptorsServesOnAndDepositsWhenThereAreSome) {
+  LiveKeeper keeper({.stay = true});
+  const Fd lock = take_lock(keeper.directory(), kPlace);
+  ServerOptions options;
+  options.keeper = KeeperUse::kAuto;
+  Server server(keeper.directory(), sample_residency(), std::move(options));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none_left = before;
+  none_left.rlim_cur = static_cast<rlim_t>(duplicate(lock.get()).get()) + 2;  // to connect with
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none_left), 0);
+  EXPECT_NO_THROW(server.deposit(100));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(keeper.status().deposits.empty());
+  server.admit();
+  std::thread thread([&] { server.run(); });
+  EXPECT_TRUE(eventually([&] { return keeper.status().deposits.size() == 1; }, kSoon));
+  server.end({ServeEnd::Cause::kStopRequested, 0, "the test is over"});
+  thread.join();
 }
 
 TEST(KeeperLink, DepositsArtifactsAndTakesThoseThatWereLeftWithTheKeeper) {

@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,6 +149,30 @@ TEST(Lock, ProbesNeverMakeADaemonFail) {
   for (int i = 0; i < 20; ++i) EXPECT_NO_THROW(take_lock(directory, kEndpoint));
   stop = true;
   prober.join();
+}
+
+// A file size limit stands for a full file system.
+TEST(Lock, IsTakenWhereNothingCanBeWritten) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  Fd lock;
+  EXPECT_NO_THROW(lock = take_lock(directory, kEndpoint));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(lock_is_held(directory, kEndpoint.lock_name()));
+  EXPECT_EQ(lock_holder(directory, kEndpoint.lock_name()), std::nullopt);
+  try {
+    take_lock(directory, kEndpoint);
+    ADD_FAILURE() << "taken twice";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("another process"));
+  }
 }
 
 TEST(Lock, RefusesASymlinkInItsPlace) {

@@ -225,6 +225,17 @@ TEST(Package, RefusesPapersThatDoNotFitTheManifest) {
   EXPECT_THAT(refused([](json& r) { r["slot"] = "../x"; }), HasSubstr("slot"));
   EXPECT_THAT(refused([](json& r) { r["role"] = "king"; }), HasSubstr("role"));
   EXPECT_THAT(refused([](json& r) { r.erase("fields"); }), HasSubstr("fields"));
+  EXPECT_THAT(refused([](json& r) { r["gpu_uuid"] = ""; }), HasSubstr("gpu_uuid"));
+  EXPECT_THAT(refused([](json& r) { r["global_rank"] = -1; }), HasSubstr("global_rank"));
+  EXPECT_THAT(refused([](json& r) { r["ep"] = -1; }), HasSubstr("ep"));
+  EXPECT_THAT(refused([](json& r) { r["local_size"] = 0; }), HasSubstr("local_size"));
+  EXPECT_THAT(refused([](json& r) { r["slabs"][0]["bytes"] = ~std::uint64_t{0}; }),
+              HasSubstr("slabs"));
+  EXPECT_THAT(refused([](json& r) { r["receipt"] = "no JSON"; }), HasSubstr("receipt"));
+  EXPECT_THAT(refused([](json& r) {  // written by recursion, it would end the keeper
+                r["shard"] = std::string(100'000, '[') + std::string(100'000, ']');
+              }),
+              HasSubstr("shard"));
   EXPECT_THAT(refused([](json& r) {
                 r["slabs"][0]["kind"] = "cuda-ipc";
                 r["slabs"][0]["handle"] = std::string(128, '0');
@@ -249,6 +260,13 @@ TEST(Package, RefusesGenerationsOfOtherPlacesAndFarTooMany) {
   EXPECT_THAT(rejection(with_papers(packed(residency),
                                     [](json& papers) { papers["generations"] = json::array(); })),
               HasSubstr("generations"));
+  EXPECT_THAT(rejection(with_papers(
+                  packed(residency),
+                  [](json& papers) { papers["generations"].push_back(papers["generations"][0]); })),
+              HasSubstr("a number each"));
+  EXPECT_THAT(rejection(with_papers(packed(residency),
+                                    [](json& papers) { papers["artifacts"] = ~std::uint64_t{0}; })),
+              HasSubstr("artifacts"));
 }
 
 TEST(Package, RefusesALeaseThatNeverWouldHangUp) {

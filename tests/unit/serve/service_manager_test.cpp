@@ -58,7 +58,7 @@ TEST(ServiceManager, HearsOfReadinessStatusAndTheEnd) {
     const Manager manager(name);
     ServiceManager ours;
     ours.ready("serving\n2 ranks");
-    EXPECT_EQ(manager.hear(), "READY=1\nSTATUS=serving 2 ranks\n") << name;
+    EXPECT_EQ(manager.hear(), "READY=1\nSTATUS=serving\\n2 ranks\n") << name;
     ours.status("loading");
     EXPECT_EQ(manager.hear(), "STATUS=loading\n");
     ours.stopping();
