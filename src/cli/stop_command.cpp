@@ -66,6 +66,9 @@ bool stop_keeper(const SocketDir& directory, Clock::time_point deadline) {
   try {
     const Fd socket = connect_to(directory, std::string(kKeeperSocket), timeout_ms);
     wire::call_stop(socket.get(), {}, timeout_ms);
+  } catch (const wire::PeerError& refusal) {
+    if (refusal.code() == Errc::kProtocol) throw;  // it is not ours to stop
+    log::debug(fmt::format("the keeper: {}", refusal.what()));
   } catch (const Error& error) {
     log::debug(fmt::format("the keeper: {}", error.what()));  // its lock tells whether it is gone
   }
@@ -151,6 +154,9 @@ class Stop {
         target.asked = runs(now) ? stop_loading(directory_, now) : withdraw(directory_, now);
       }
       if (target.asked) target.view = now;
+    } catch (const wire::PeerError& refusal) {
+      if (refusal.code() == Errc::kProtocol) throw;  // it is not ours to stop
+      log::debug(fmt::format("{}: {}", target.view.name(), refusal.what()));
     } catch (const Error& error) {
       // It may be going already: the next look tells.
       log::debug(fmt::format("{}: {}", target.view.name(), error.what()));

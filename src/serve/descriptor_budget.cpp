@@ -11,6 +11,8 @@ namespace preload {
 namespace {
 
 constexpr std::size_t kReservedFds = 128;  // files, logs, the loop's own, /health
+constexpr std::size_t kMostConnections = 256;
+constexpr std::size_t kConnectionShare = 4;  // of the limit, at most a quarter
 constexpr std::size_t kMostArtifacts = 1024;
 constexpr std::size_t kArtifactShare = 8;  // of the limit, at most an eighth
 // A deposit and a handover send copies of slabs, manifest, leases and artifacts.
@@ -24,6 +26,10 @@ std::size_t descriptor_limit() {
 }
 
 }  // namespace
+
+std::size_t connection_capacity() {
+  return std::clamp<std::size_t>(descriptor_limit() / kConnectionShare, 1, kMostConnections);
+}
 
 std::size_t artifact_capacity() {
   return std::clamp<std::size_t>(descriptor_limit() / kArtifactShare, 1, kMostArtifacts);

@@ -31,7 +31,8 @@ Keeper::Keeper(const SocketDir& directory, KeeperOptions options)
     : directory_(directory),
       options_(std::move(options)),
       lock_(take_named_lock(directory, std::string(kKeeperLock), "a keeper")),
-      loop_(*this, options_.sessions, true) {
+      loop_(*this, options_.sessions, true),
+      upkeep_(directory, {std::string(kKeeperSocket), std::string(kKeeperLock), ""}, lock_.get()) {
   loop_.listen(listen_at(directory_, std::string(kKeeperSocket)));
 }
 
@@ -47,7 +48,13 @@ int Keeper::run(const Fd& signals) {
     });
   }
   while (!end_) {
-    loop_.turn(next_deadline());
+    const auto deadline = next_deadline();
+    loop_.turn(deadline ? std::min(*deadline, upkeep_.next()) : upkeep_.next());
+    upkeep_.turn([this] {
+      Fd listener = listen_at(directory_, std::string(kKeeperSocket));
+      loop_.stop_listening();
+      loop_.listen(std::move(listener));
+    });
     free_overdue();
     if (!end_ && is_idle()) {
       log::info(fmt::format("nothing was kept for {:.0f} s: the keeper ends (--stay keeps it)",

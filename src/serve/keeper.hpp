@@ -14,6 +14,7 @@
 #include "serve/holding.hpp"
 #include "serve/session_loop.hpp"
 #include "serve/socket_dir.hpp"
+#include "serve/upkeep.hpp"
 #include "wire/residency_messages.hpp"
 
 namespace preload {
@@ -92,6 +93,7 @@ class Keeper final : private SessionHandler {
   KeeperOptions options_;
   Fd lock_;
   SessionLoop loop_;
+  Upkeep upkeep_;
   std::map<std::string, std::unique_ptr<Kept>> kept_;  // by stem
   std::map<int, Intake> intakes_;                      // by session
   std::map<int, std::string> asked_about_;             // stems, by session

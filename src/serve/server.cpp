@@ -19,6 +19,7 @@
 #include "serve/holding.hpp"
 #include "serve/keeper.hpp"
 #include "serve/session_loop.hpp"
+#include "serve/upkeep.hpp"
 #include "wire/exchange.hpp"
 
 namespace preload {
@@ -41,6 +42,10 @@ struct Server::State final : SessionHandler {
         artifacts({.count = artifact_capacity()}),
         loop(*this, options.sessions, false),
         place(dir, holding.endpoint()),
+        upkeep(dir,
+               {holding.endpoint().socket_name(), holding.endpoint().lock_name(),
+                holding.endpoint().state_name()},
+               options.lock),
         handover(loop, holding, artifacts, place, options.lock) {
     holding.take_over(std::move(inheritance.older), std::move(inheritance.leases));
     inherit(std::move(inheritance.artifacts));
@@ -94,6 +99,7 @@ struct Server::State final : SessionHandler {
   ArtifactStore artifacts;
   SessionLoop loop;
   HeldPlace place;
+  Upkeep upkeep;
   Handover handover;
   std::optional<KeeperLink> keeper;
   std::function<void()> on_admitted, on_job_stop, on_released;
@@ -270,8 +276,17 @@ void Server::State::turn() {
   std::optional<Clock::time_point> next = may_deposit ? keeper->next_try() : std::nullopt;
   if (const auto deadline = handover.deadline(); deadline && (!next || *deadline < *next))
     next = deadline;
+  const bool keeps_place = place.is_held() && !handover.is_committed();
+  if (keeps_place && (!next || upkeep.next() < *next)) next = upkeep.next();
   loop.turn(next);
   handover.turn();
+  if (!keeps_place || handover.is_committed() || handover.is_done()) return;
+  upkeep.turn([this] {
+    Fd listener = listen_at(directory, holding.endpoint().socket_name());
+    loop.stop_listening();
+    loop.listen(std::move(listener));
+    place.take();
+  });
 }
 
 // False when the keeper has not answered by then, or none is there.

@@ -31,6 +31,21 @@ wire::ErrorReply reply_of(const Error& error) {
   return reply;
 }
 
+// What would end, move or free what others use; those whom --allow-uid names may only attach.
+bool is_for_owners(const wire::Frame& frame) {
+  switch (frame.type) {
+    case wire::Type::kStop:
+    case wire::Type::kHandover:
+    case wire::Type::kDeposit:
+    case wire::Type::kAdopt:
+      return true;
+    case wire::Type::kRelease:
+      return !wire::release_request_from_json(frame.body).after_leases;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 void refuse(Session& session, const Error& error) {
@@ -101,7 +116,7 @@ void SessionLoop::finish(int fd) {
   if (it == sessions_.end()) return;
   Session& session = it->second;
   try {
-    while (session.read() == Session::Input::kFrame) handler_.handle(session, session.take());
+    while (session.read() == Session::Input::kFrame) dispatch(session);
   } catch (const std::exception& error) {
     log::debug(
         fmt::format("what pid {} sent last was not taken: {}", session.peer().pid, error.what()));
@@ -114,6 +129,16 @@ void SessionLoop::drop_where(const std::function<bool(const Session&)>& conditio
   for (const auto& [fd, session] : sessions_)
     if (condition(session)) chosen.push_back(fd);
   for (const int fd : chosen) drop(fd);
+}
+
+void SessionLoop::dispatch(Session& session) {
+  wire::Frame frame = session.take();
+  if (!is_trusted(session.peer().uid, {}) && is_for_owners(frame))
+    throw Error(Errc::kProtocol,
+                fmt::format("{} may attach here, but not stop, succeed or force what {} runs: that "
+                            "is for this user and root",
+                            user_text(session.peer().uid), user_text(::geteuid())));
+  handler_.handle(session, std::move(frame));
 }
 
 void SessionLoop::drop_one_for_room() {
@@ -232,7 +257,7 @@ void SessionLoop::converse(Session& session) {
           drop(session.fd());
           return;
         case Session::Input::kFrame:
-          handler_.handle(session, session.take());
+          dispatch(session);
           break;
       }
     } catch (const Error& error) {

@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "serve/descriptor_budget.hpp"
 #include "serve/session.hpp"
 
 namespace preload {
 
 struct SessionOptions {
   std::vector<unsigned> allow_uids;  // besides ours and root
-  std::size_t max_connections = 256;
+  std::size_t max_connections = connection_capacity();
   int half_request_timeout_ms = 5000;
 };
 
@@ -68,6 +69,7 @@ class SessionLoop {
 
  private:
   void control(int operation, int fd, std::uint32_t events);
+  void dispatch(Session& session);
   void drop_one_for_room();
   bool accept_one();
   void accept_some();

@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import os
 import signal
+import subprocess
 import time
 import unittest
 
@@ -237,6 +238,34 @@ class Signals(harness.Case):
         holder.kill()
         self.assertEqual(daemon.wait_end(), 143, daemon.log)
         self.assert_nothing_left()
+
+
+class TidiedUp(harness.Case):
+    """Somebody clears the socket directory under what runs, as systemd-tmpfiles does with what is old."""
+
+    def test_a_daemon_and_its_keeper_stay_the_only_ones_and_are_found_again(self):
+        model = make_llama(self.root / "model", *SMALL)
+        self.sockets.mkdir(mode=0o700)
+        keeper = subprocess.Popen([harness.BIN, "keeper", "--weight-cache-socket-dir", self.sockets],
+                                  stderr=subprocess.DEVNULL, env=harness.environment())  # fmt: skip
+        self.addCleanup(keeper.wait)
+        self.addCleanup(keeper.kill)
+        eventually((self.sockets / "keeper.sock").exists, 10, "the keeper's socket")
+        daemon = self.start(model, "--keeper", "require").wait_ready()
+        names = sorted(path.name for path in self.sockets.iterdir() if path.suffix != ".state")
+        for pattern in ("*.lock", "*.sock", "*"):
+            with self.subTest(pattern):
+                for path in self.sockets.glob(pattern):
+                    path.unlink()
+                if pattern != "*":  # with both gone nothing tells, until they are made anew
+                    second = self.start(model)
+                    self.assertEqual(second.wait_end(30), 6, second.log)
+                eventually(lambda: {path.name for path in self.sockets.iterdir()} >= set(names), 10, "all to be there")
+                self.preload("attach", "--all")
+                third = self.start(model)
+                self.assertEqual(third.wait_end(30), 6, third.log)
+        self.assertIn("was removed while it is in use", daemon.log)
+        self.assert_stops_clean(daemon)
 
 
 class Loading(harness.Case):

@@ -143,6 +143,19 @@ class Failures(SuccessionCase):
         self.assertIsNone(second.process.poll(), second.log)
         return second
 
+    @needs_mpi
+    def test_a_part_of_a_job_is_not_replaced(self):
+        model = make_llama(self.root / "model", *SMALL)
+        daemon = self.start(model, "-tp", 2, ranks=2).wait_ready()
+        before = sorted((d["gpu_uuid"], d["pid"], d["generation"]) for d in self.status())
+        successor = self.start(model, "--replace")
+        self.assertEqual(successor.wait_end(), 2, successor.log)
+        self.assertIn("has 2 ranks, and this one would take the places of 1 of them", successor.log)
+        self.assertNotIn("READY", successor.log)
+        self.assertEqual(sorted((d["gpu_uuid"], d["pid"], d["generation"]) for d in self.status()), before)
+        self.preload("attach", "--all")
+        self.assert_stops_clean(daemon)
+
     def test_a_successor_that_dies_before_it_serves_changes_nothing(self):
         model = self.settled_model()
         first = self.start(model).wait_ready()

@@ -28,6 +28,7 @@ class Limit {
 TEST(DescriptorBudget, LeavesRoomForEverythingThatHoldsOne) {
   const Limit limit(1024);
   EXPECT_EQ(artifact_capacity(), 128U);
+  EXPECT_EQ(connection_capacity(), 256U);
   // Half of 1024 - 256 connections - 128 of the process, less slabs, manifest and artifacts: what
   // is handed over is needed twice.
   EXPECT_EQ(lease_capacity(256, 8), 320U - 8 - 1 - 128);
@@ -46,6 +47,7 @@ TEST(DescriptorBudget, IsOfTheHardLimitOnceThatWasAskedFor) {
 TEST(DescriptorBudget, IsNeverNothing) {
   const Limit limit(300);  // fewer than this binary has open at times would end it
   EXPECT_EQ(artifact_capacity(), 37U);
+  EXPECT_EQ(connection_capacity(), 75U);
   EXPECT_EQ(lease_capacity(256, 8), 1U);
 }
 
