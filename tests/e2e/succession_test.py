@@ -198,6 +198,39 @@ class Failures(SuccessionCase):
         self.assert_stops_clean(second)
 
 
+    def hung_predecessor(self):
+        """(the replaced daemon, stopped by SIGSTOP before it was asked to hand over; its successor, READY)"""
+        first = self.start(self.settled_model()).wait_ready()
+        pid = self.pid_of_rank(0)
+        second = self.start_slow_successor()
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(lambda: first.process.poll() is None and os.kill(pid, signal.SIGCONT))
+        second.wait_ready()
+        self.assertIn("has ended or hangs", second.log)
+        return first, pid, second
+
+    def assert_is_served_by(self, daemon):
+        self.assertEqual(self.served()[1:3], (2, "READY"))
+        self.preload("wait", "--timeout", 10)
+        (state,) = self.sockets.glob("*.state")
+        self.assertEqual(json.loads(state.read_text())["state"], "READY")
+        self.assert_stops_clean(daemon)
+
+    def test_a_replaced_daemon_that_was_too_slow_ends_when_it_wakes(self):
+        first, pid, second = self.hung_predecessor()
+        os.kill(pid, signal.SIGCONT)
+        self.assertEqual(first.wait_end(LIMIT_S), 0, first.log)
+        self.assertIn("was taken over while this daemon did not answer", first.log)
+        self.assert_is_served_by(second)
+
+    def test_a_replaced_daemon_that_is_ended_when_it_wakes_leaves_its_successor_alone(self):
+        first, pid, second = self.hung_predecessor()
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)
+        self.assertIn(first.wait_end(LIMIT_S), (0, 143), first.log)
+        self.assert_is_served_by(second)
+
+
 class Draining(SuccessionCase):
     @harness.needs_python_client
     def test_what_does_not_fit_beside_is_drained_for_where_that_is_allowed(self):
