@@ -54,6 +54,7 @@ ServeEnd RankServing::run() {
       try {
         ends[role] = serve(*daemons[role]);
       } catch (const std::exception& error) {
+        leave_place_of(*daemons[role]);
         rank_.control.end({ServeEnd::Cause::kFailure, exit_status(Errc::kInternal), error.what()});
         throw;
       }
@@ -70,9 +71,15 @@ ServeEnd RankServing::run() {
   return ends.front();
 }
 
+// A successor's state file is not to be written over.
+void RankServing::leave_place_of(const RoleDaemon& daemon) {
+  if (daemon.server && daemon.server->gave_up_place())
+    rank_.keeper->handed_over(daemon.role.endpoint);
+}
+
 ServeEnd RankServing::serve(RoleDaemon& daemon) {
   ServeEnd end = daemon.server->run();
-  if (!daemon.server->has_place()) rank_.keeper->handed_over(daemon.role.endpoint);
+  leave_place_of(daemon);
   if (!ends_one_role(end) || --roles_served_ == 0) return end;
   // The other roles go on, and this one's place is free.
   rank_.control.forget(*daemon.server);

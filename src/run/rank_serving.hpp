@@ -20,6 +20,7 @@ class RankServing {
  private:
   void open(RoleDaemon& daemon);
   ServeEnd serve(RoleDaemon& daemon);  // until its server ends
+  void leave_place_of(const RoleDaemon& daemon);
   void admitted(RoleDaemon& daemon);
 
   RankContext& rank_;

@@ -34,7 +34,7 @@ StateKeeper::StateKeeper(const SocketDir& directory, const std::vector<Kept>& ro
     if (role.kept.succeeds) {
       write(role);
     } else {
-      write_state(directory_, kept.endpoint, kept.endpoint.state_name(), role.kept.state);
+      write_first(role);
     }
   }
   thread_ = std::thread([this] { run(); });
@@ -65,6 +65,18 @@ bool StateKeeper::write(Watched& role) noexcept {
       log::warn(fmt::format("{}/{} is not written: {}", directory_.path(), name, error.what()));
     }
     return false;
+  }
+}
+
+// Without it nobody could wait for the daemon, or stop it while it loads.
+void StateKeeper::write_first(const Watched& role) {
+  try {
+    write_state(directory_, role.kept.endpoint, role.kept.state);
+  } catch (const Error& error) {
+    throw Error(Errc::kUsage,
+                fmt::format("{}/{} is not written: {}: make room in the socket directory's file "
+                            "system, or choose another with --weight-cache-socket-dir",
+                            directory_.path(), role.kept.endpoint.state_name(), error.what()));
   }
 }
 

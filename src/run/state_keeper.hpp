@@ -66,6 +66,7 @@ class StateKeeper {
   void run();
   void stop_thread();
   bool write(Watched& role) noexcept;
+  void write_first(const Watched& role);
   bool write_ready() noexcept;  // of every role; false where one could not be
   void remove(Watched& role) noexcept;
   void remove_next(const Watched& role) noexcept;

@@ -22,9 +22,13 @@ class HeldPlace {
   HeldPlace& operator=(const HeldPlace&) = delete;
   ~HeldPlace() { remove(); }
 
-  void take() noexcept { socket_ = look(); }    // what lies under the socket's name now is ours
-  void give_up() noexcept { socket_.reset(); }  // it stays, for another
-  bool is_held() const noexcept { return socket_.has_value(); }
+  void take() noexcept { socket_ = look(); }  // what lies under the socket's name now is ours
+  // It stays, for another.
+  void give_up() noexcept {
+    socket_.reset();
+    is_given_up_ = true;
+  }
+  bool is_given_up() const noexcept { return is_given_up_; }
   void expect_successor() noexcept { holder_ = holder(); }
   // Another's socket lies under the name, or, since a successor was expected, another process wrote
   // itself into the lock.
@@ -42,6 +46,7 @@ class HeldPlace {
   const Endpoint endpoint_;
   const std::string name_;  // of the socket
   std::optional<Inode> socket_;
+  bool is_given_up_ = false;
   std::optional<int> holder_;  // of the lock, by its text
 };
 

@@ -47,6 +47,12 @@ Fd open_lock(const SocketDir& directory, const std::string& name) {
                            O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
   if (raw < 0 && errno == ELOOP)
     throw Error(Errc::kUsage, fmt::format("'{}' is a symbolic link: remove it", path));
+  if (raw < 0 && (errno == ENOSPC || errno == EDQUOT))
+    throw Error(Errc::kUsage,
+                fmt::format("there is no room for the lock file '{}' ({}): make some in the socket "
+                            "directory's file system, or choose another with "
+                            "--weight-cache-socket-dir",
+                            path, errno_text(errno)));
   check_sys(raw, fmt::format("cannot open the lock file '{}'", path), Errc::kUsage);
   Fd fd(raw);
   check_lock_file(fd.get(), path, {});

@@ -85,6 +85,7 @@ struct Server::State final : SessionHandler {
   void handle_stop(Session& session, const wire::StopRequest& request);
   void after_release();
   std::optional<ServeEnd> take_wishes();
+  void leave_place() noexcept;
   void begin();
   void turn();
   bool settle_with_keeper(Clock::time_point deadline);
@@ -116,8 +117,7 @@ std::optional<ServeEnd> Server::State::take_wishes() {
   {
     const std::lock_guard lock(mutex);
     if (pending_end) {
-      // A successor that has committed may serve by now: the place is left to it.
-      if (handover.is_committed() || place.is_anothers()) place.give_up();
+      leave_place();
       return pending_end;
     }
     admit = std::exchange(admit_wish, false);
@@ -126,6 +126,11 @@ std::optional<ServeEnd> Server::State::take_wishes() {
   if (!handover.is_done()) return std::nullopt;
   place.give_up();
   return ServeEnd{ServeEnd::Cause::kHandedOver, 0, "a successor serves"};
+}
+
+// A successor that has committed may serve by now: the place is left to it.
+void Server::State::leave_place() noexcept {
+  if (handover.is_committed() || place.is_anothers()) place.give_up();
 }
 
 // A successor takes the place over first: from then on it is found where its predecessor was.
@@ -330,7 +335,7 @@ Server::Server(const SocketDir& directory, Residency residency, ServerOptions op
 
 Server::~Server() = default;
 
-bool Server::has_place() const noexcept { return state_->place.is_held(); }
+bool Server::gave_up_place() const noexcept { return state_->place.is_given_up(); }
 
 void Server::admit() {
   {
@@ -365,7 +370,7 @@ void Server::deposit(int timeout_ms) {
                           state_->directory.path(), state_->holding.place()));
 }
 
-ServeEnd Server::run() {
+ServeEnd Server::run() try {
   while (true) {
     if (auto end = state_->take_wishes()) {
       state_->leave(*end);
@@ -373,6 +378,9 @@ ServeEnd Server::run() {
     }
     state_->turn();
   }
+} catch (...) {
+  state_->leave_place();
+  throw;
 }
 
 void Server::await_leases(Clock::time_point deadline) {

@@ -66,8 +66,8 @@ class Server {
   // Until end() or a stop request. What a request to stop ends is withdrawn from the keeper; it
   // keeps the rest for a successor.
   ServeEnd run();
-  // After run(): whether socket and state file are this daemon's still, not a successor's.
-  bool has_place() const noexcept;
+  // After run(): whether socket and state file are left to a successor.
+  bool gave_up_place() const noexcept;
   // After run(): admits nobody any more, and goes on until the last lease has ended or `deadline`.
   // Returns at once where a keeper has the leases.
   void await_leases(std::chrono::steady_clock::time_point deadline);

@@ -191,7 +191,11 @@ void SessionLoop::welcome(Fd socket) {
   sessions_.emplace(fd, Session(std::move(socket), peer, takes_packages_));
 }
 
-void SessionLoop::take_over(Fd socket) { welcome(std::move(socket)); }
+void SessionLoop::take_over(Fd socket) try {
+  welcome(std::move(socket));
+} catch (const Error& error) {
+  log::warn(fmt::format("lost a connection that was handed over: {}", error.what()));
+}
 
 std::vector<Fd> SessionLoop::take_idle_sockets() {
   std::vector<Fd> sockets;

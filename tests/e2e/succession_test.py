@@ -49,6 +49,13 @@ class Attacher:
         return json.loads(next(line for line in lines if line))
 
 
+def limited(case, gib):
+    """What starts a daemon in a memory group of the test's own."""
+    group = MemoryGroup(int(gib * (1 << 30)))
+    case.addCleanup(lambda: eventually(group.remove, LIMIT_S, "the group to be empty"))
+    return ["sh", "-c", f'echo $$ >"{group.procs}" && exec "$@"', "sh"]
+
+
 class SuccessionCase(KeeperCase):
     def served(self):
         """(job, generation, state, leases' pids) of the daemon."""
@@ -211,13 +218,44 @@ class Failures(SuccessionCase):
         self.assert_stops_clean(second)
 
 
+    def hung_predecessor(self):
+        """(the replaced daemon, stopped by SIGSTOP before it was asked to hand over; its successor, READY)"""
+        first = self.start(self.settled_model()).wait_ready()
+        pid = self.pid_of_rank(0)
+        second = self.start_slow_successor()
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(lambda: first.process.poll() is None and os.kill(pid, signal.SIGCONT))
+        second.wait_ready()
+        self.assertIn("has ended or hangs", second.log)
+        return first, pid, second
+
+    def assert_is_served_by(self, daemon):
+        self.assertEqual(self.served()[1:3], (2, "READY"))
+        self.preload("wait", "--timeout", 10)
+        (state,) = self.sockets.glob("*.state")
+        self.assertEqual(json.loads(state.read_text())["state"], "READY")
+        self.assert_stops_clean(daemon)
+
+    def test_a_replaced_daemon_that_was_too_slow_ends_when_it_wakes(self):
+        first, pid, second = self.hung_predecessor()
+        os.kill(pid, signal.SIGCONT)
+        self.assertEqual(first.wait_end(LIMIT_S), 0, first.log)
+        self.assertIn("was taken over while this daemon did not answer", first.log)
+        self.assert_is_served_by(second)
+
+    def test_a_replaced_daemon_that_is_ended_when_it_wakes_leaves_its_successor_alone(self):
+        first, pid, second = self.hung_predecessor()
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)
+        self.assertIn(first.wait_end(LIMIT_S), (0, 143), first.log)
+        self.assert_is_served_by(second)
+
+
 class Draining(SuccessionCase):
     @harness.needs_python_client
     def test_what_does_not_fit_beside_is_drained_for_where_that_is_allowed(self):
         models = [make_slow_model(self.root / name, 1) for name in ("first", "other")]
-        group = MemoryGroup(int(1.75 * (1 << 30)))
-        self.addCleanup(lambda: eventually(group.remove, LIMIT_S, "the group to be empty"))
-        through = ["sh", "-c", f'echo $$ >"{group.procs}" && exec "$@"', "sh"]
+        through = limited(self, 1.75)
         flags = ["--layout", "hf"]
         first = self.start(models[0], *flags, through=through).wait_ready()
         before = self.served()
@@ -241,15 +279,9 @@ class Draining(SuccessionCase):
         self.assert_stops_clean(fourth)
 
 
-    def limited(self, gib):
-        """What starts a daemon in a memory group of its own."""
-        group = MemoryGroup(int(gib * (1 << 30)))
-        self.addCleanup(lambda: eventually(group.remove, LIMIT_S, "the group to be empty"))
-        return ["sh", "-c", f'echo $$ >"{group.procs}" && exec "$@"', "sh"]
-
     def test_what_can_never_fit_drains_nobody(self):
         first_model, large = [make_slow_model(self.root / str(gib), gib) for gib in (1, 2)]
-        through = self.limited(1.75)
+        through = limited(self, 1.75)
         first = self.start(first_model, "--layout", "hf", through=through).wait_ready()
         before = self.served()
         second = self.start(large, "--layout", "hf", "--replace", "--drain", 60, through=through)
@@ -262,7 +294,7 @@ class Draining(SuccessionCase):
     @harness.needs_python_client
     def test_no_rank_is_freed_while_a_client_holds_on_to_another(self):
         models = [make_slow_model(self.root / name, 1) for name in ("first", "other")]
-        through, flags = self.limited(3.5), ["--layout", "hf", "-dp", 2]
+        through, flags = limited(self, 3.5), ["--layout", "hf", "-dp", 2]
         first = self.start(models[0], *flags, ranks=2, through=through).wait_ready()
         before = [(d["pid"], d["generation"], d["state"]) for d in self.status()]
         holder = self.holder("host:1")
@@ -276,6 +308,19 @@ class Draining(SuccessionCase):
 
 
 class WithKeeper(SuccessionCase):
+    def test_what_a_keeper_has_of_another_model_goes_first_where_its_memory_is_needed(self):
+        models = [make_slow_model(self.root / name, 1) for name in ("first", "other")]
+        through = limited(self, 1.75)
+        keeper = self.start_keeper()
+        first = self.start(models[0], "--layout", "hf", through=through).wait_ready()
+        os.kill(self.pid_of_rank(0), signal.SIGKILL)
+        self.assertEqual(first.wait_end(LIMIT_S), 137)
+        second = self.start(models[1], "--layout", "hf", through=through).wait_ready()
+        self.assertIn("the memory is needed", second.log)
+        self.assertEqual(self.served()[1:3], (2, "READY"))
+        self.assert_stops_clean(second)
+        self.assertEqual(memfds_of(keeper.process.pid), 0)
+
     def test_the_keeper_has_what_is_served_now(self):
         model = self.settled_model()
         keeper = self.start_keeper()

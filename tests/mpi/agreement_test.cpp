@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <new>
+#include <stdexcept>
 #include <string>
 
 #include "world.hpp"
@@ -53,6 +55,17 @@ TEST(Agreement, EndsEveryRankWithTheStatusOfWhatRankZeroLogs) {
   if (world().size() > 1) {
     EXPECT_THAT(said, testing::HasSubstr(end));
   }
+}
+
+// Who leaves alone, whatever the reason, keeps the others waiting.
+TEST(Agreement, KeepsWhatALibraryThrowsAsAnErrorToo) {
+  const auto error = attempt([] { throw std::runtime_error("a folder cannot be looked into"); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), Errc::kInternal);
+  EXPECT_STREQ(error->what(), "a folder cannot be looked into");
+  const auto memory = attempt([] { throw std::bad_alloc(); });
+  ASSERT_TRUE(memory);
+  EXPECT_EQ(memory->code(), Errc::kMemory);
 }
 
 TEST(Agreement, KeepsAnErrorAsAValueAndLetsCancellationPass) {

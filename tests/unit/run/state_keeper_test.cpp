@@ -112,6 +112,18 @@ TEST_F(StateKeeperTest, SaysReadyLateRatherThanNeverWhenThereWasNoRoom) {
   EXPECT_EQ(now().state, "READY");
 }
 
+TEST_F(StateKeeperTest, SaysWhatToDoWhereThereIsNoRoomFromTheStart) {
+  const Endpoint endpoint{"host:1", "", Role::kTarget};
+  std::filesystem::create_directory(temp_ / ("sockets/" + endpoint.state_name()));
+  LoadProgress progress;
+  try {
+    const StateKeeper keeper(directory_, {{endpoint, StateFile(), &progress}}, 0, supervision_);
+    ADD_FAILURE() << "nobody could wait for it";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("--weight-cache-socket-dir"));
+  }
+}
+
 TEST_F(StateKeeperTest, SaysLoadingAtOnceAndHowFarItIs) {
   EXPECT_EQ(now().state, "LOADING");
   EXPECT_EQ(now().job, "job-1");

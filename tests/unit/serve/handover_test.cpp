@@ -44,7 +44,7 @@ class Running {
   }
   ServeEnd join() {
     thread_.join();
-    had_place_ = server_->has_place();
+    had_place_ = !server_->gave_up_place();
     server_.reset();
     lock_.reset();
     return end_;

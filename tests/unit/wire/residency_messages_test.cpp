@@ -44,7 +44,7 @@ TEST(ResidencyMessages, SurviveTheWire) {
   EXPECT_EQ(deposit_reply_from_json(to_json(reply)), reply);
   EXPECT_EQ(adopt_request_from_json(to_json(AdoptRequest{"x"})), AdoptRequest{"x"});
   using Step = HandoverRequest::Step;
-  for (const Step step : {Step::kPrepare, Step::kDrain, Step::kCommit, Step::kDone})
+  for (const Step step : {Step::kPrepare, Step::kDrain, Step::kFree, Step::kCommit, Step::kDone})
     EXPECT_EQ(handover_request_from_json(to_json(HandoverRequest{step})).step, step);
   PackageReply package;
   package.fds = 3;
