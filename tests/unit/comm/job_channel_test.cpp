@@ -216,9 +216,16 @@ Fd frozen_rank(const HubAddress& address, int rank, bool bound = false) {
   hello.nonce = random_hex(16);
   hello.proof = make_proof(address.secret_hex, Prover::kRank, messages[0].nonce, hello.nonce, rank);
   connection.queue(hello);
-  JobMessage ready_to_serve;
-  ready_to_serve.type = JobMessage::Type::kBound;
-  if (bound) connection.queue(ready_to_serve);
+  if (!connection.flush()) return {};
+  if (!bound) return socket;
+  messages.clear();
+  while (messages.empty()) {  // until it is welcome
+    pollfd polled{socket.get(), POLLIN, 0};
+    if (poll(&polled, 1, 2000) != 1 || !connection.read(messages, kMaxStrangerBytes)) return {};
+  }
+  JobMessage message;
+  message.type = JobMessage::Type::kBound;
+  connection.queue(message);
   return connection.flush() ? std::move(socket) : Fd();
 }
 
