@@ -10,6 +10,7 @@
 #include "base/counted.hpp"
 #include "base/log.hpp"
 #include "cli/command.hpp"
+#include "cli/daemon_views.hpp"
 #include "cli/dump.hpp"
 #include "cli/local_daemons.hpp"
 #include "client/locate.hpp"
@@ -99,6 +100,20 @@ void print(const std::string& text) {
   }
 }
 
+// Without --slot the one daemon that is here is meant; but not another slot's, with another model,
+// once the one without a slot is gone.
+void refuse_another_slot(const ClientOptions& options, const Endpoint& endpoint) {
+  if (endpoint.slot.empty()) return;
+  ClientOptions without = options;
+  without.slot = "";
+  for (const DaemonView& view : look(without)) {
+    throw Error(Errc::kUnavailable,
+                fmt::format("the daemon {} without a slot is gone; there is one in slot {}: choose "
+                            "it with --slot {}, or start the other again",
+                            view.name(), endpoint.slot, endpoint.slot));
+  }
+}
+
 // Of a target and its draft the target is meant, unless both or the draft are asked for. What is
 // expected of a model holds for one role.
 std::vector<Endpoint> chosen_daemons(const ClientOptions& options, bool all, bool one_role) {
@@ -107,7 +122,10 @@ std::vector<Endpoint> chosen_daemons(const ClientOptions& options, bool all, boo
   if (!options.role && targets > 0 && (!all || one_role)) {
     std::erase_if(endpoints, [](const Endpoint& at) { return at.role == Role::kDraft; });
   }
-  if (all || endpoints.size() == 1) return endpoints;
+  if (all || endpoints.size() == 1) {
+    if (!all && !options.slot) refuse_another_slot(options, endpoints.front());
+    return endpoints;
+  }
   std::string names;
   for (const Endpoint& endpoint : endpoints) {
     names += fmt::format("{}({})", names.empty() ? "" : ", ", client::describe(endpoint));

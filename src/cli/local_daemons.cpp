@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "client/locate.hpp"
 #include "serve/directory_view.hpp"
@@ -12,13 +14,32 @@
 namespace preload::cli {
 namespace {
 
-Endpoint endpoint_of(const SocketDir& directory, const DaemonView& view) {
+// Between a daemon's lock and its `.state` there are milliseconds, or a disk that hangs.
+constexpr auto kNamedBy = std::chrono::seconds(3);
+constexpr auto kPoll = std::chrono::milliseconds(20);
+
+bool is_nameless(const DaemonView& view) { return view.status().gpu_uuid.empty(); }
+
+// Until every daemon that is coming has said which device it serves.
+std::vector<DaemonView> named_views(const SocketDir& directory, const DaemonFilter& filter) {
+  const auto deadline = std::chrono::steady_clock::now() + kNamedBy;
+  while (true) {
+    std::vector<DaemonView> views = view_directory(directory, filter);
+    if (std::ranges::none_of(views, is_nameless) || std::chrono::steady_clock::now() >= deadline)
+      return views;
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+Endpoint endpoint_of(const DaemonView& view, const SocketDir& directory) {
   const wire::DaemonStatus status = view.status();
-  if (status.gpu_uuid.empty())
-    throw Error(Errc::kUnavailable,
-                fmt::format("a daemon starts at '{}/{}.lock' and has not said yet what it loads: "
-                            "wait for it with `preload wait`",
-                            directory.path(), view.stem));
+  if (is_nameless(view)) {
+    throw Error(
+        Errc::kUnavailable,
+        fmt::format("the daemon {} in {} has begun and not said yet which device it serves: "
+                    "try again, or `preload wait` for it",
+                    view.stem, directory.path()));
+  }
   return {status.gpu_uuid, status.slot,
           status.role == role_name(Role::kDraft) ? Role::kDraft : Role::kTarget};
 }
@@ -47,12 +68,12 @@ std::vector<Endpoint> local_daemons(const ClientOptions& options) {
   const SocketDir directory = SocketDir::open(options.socket_dir, false);
   DaemonFilter filter{std::nullopt, options.slot, options.role};
   if (options.gpu) filter.device = client::device_from_text(*options.gpu);
-  const std::vector<DaemonView> views = view_directory(directory, filter);
+  const std::vector<DaemonView> views = named_views(directory, filter);
   std::vector<Endpoint> endpoints;
   for (const DaemonView& view : views) {
     if (view.condition == DaemonCondition::kAnswering ||
         view.condition == DaemonCondition::kComing || view.kept) {
-      endpoints.push_back(endpoint_of(directory, view));
+      endpoints.push_back(endpoint_of(view, directory));
     }
   }
   if (endpoints.empty()) refuse(directory, views);

@@ -25,6 +25,8 @@ namespace {
 
 using ShareId = int;  // of ModelLayout::share_id
 
+constexpr int kMostRanks = 1'000'000;
+
 void print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
     throw Error(Errc::kInternal, "standard output cannot be written");
@@ -259,6 +261,10 @@ int run_plan(const Arguments& arguments) {
   }
   const std::optional<int> ranks = options.number("ranks", 1);
   if (!ranks) throw Error(Errc::kUsage, "--ranks is missing: how many ranks to plan for");
+  if (*ranks > kMostRanks) {
+    throw Error(Errc::kUsage,
+                fmt::format("--ranks {}: no job has more than {}", *ranks, kMostRanks));
+  }
   const std::optional<int> only = options.number("rank", 0);
   if (only && *only >= *ranks) {
     throw Error(Errc::kUsage, fmt::format("--rank {}: of {} the last is {}", *only,

@@ -7,12 +7,15 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/counted.hpp"
+#include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "cli/kernel_config.hpp"
 #include "cli/tuning_options.hpp"
 #include "model/expert_share.hpp"
@@ -152,6 +155,13 @@ ModelOptions model_options(const ParsedOptions& options) {
     model.layout.kv_cache_dtype = *options.text("kv-cache-dtype");
   }
   model.open.revision = options.text("revision").value_or("main");
+  std::error_code ignored;
+  if (options.text("revision") && std::filesystem::is_directory(model.model, ignored)) {
+    log::warn(
+        fmt::format("--revision {} is not looked at: '{}' is a directory, and holds what it "
+                    "holds",
+                    model.open.revision, model.model));
+  }
   model.open.rebuild_index = options.has("rebuild-index");
   check_load_format(options);
   model.layout.dtype = parse_dtype(options.text("dtype").value_or("auto"));
@@ -230,9 +240,9 @@ std::optional<ReadMethod> reader_option(const ParsedOptions& options) {
 }
 
 log::Level log_level_option(const ParsedOptions& options) {
-  const char* environment = std::getenv("PRELOAD_LOG_LEVEL");
   if (const auto level = options.text("log-level")) return log::parse_level(*level);
-  return environment != nullptr ? log::parse_level(environment) : log::Level::kInfo;
+  const std::string level = environment("PRELOAD_LOG_LEVEL");  // empty is as good as unset
+  return level.empty() ? log::Level::kInfo : log::parse_level(level);
 }
 
 ServeOptions parse_serve_options(const std::vector<std::string>& arguments) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/daemon_views.hpp"
@@ -47,11 +48,22 @@ std::string state_text(const wire::DaemonStatus& status) {
   return fmt::format("{} {:.0f}%", name, 100 * status.progress.share());
 }
 
+// A daemon that serves and does not answer at this moment is not one that loads.
+wire::DaemonStatus shown(const DaemonView& view) {
+  wire::DaemonStatus status = view.status();
+  if (view.condition != DaemonCondition::kComing || !view.file || view.file->state != "READY")
+    return status;
+  status.state = wire::DaemonState::kReady;
+  status.code = wire_code(Errc::kTimeout);
+  status.text = fmt::format("not answering: pid {} hangs or is suspended", status.pid);
+  return status;
+}
+
 Row row_of(const DaemonView& view) {
-  const wire::DaemonStatus s = view.status();
-  return {s.gpu_uuid.empty() ? view.stem : s.gpu_uuid,
-          s.slot.empty() ? "-" : s.slot,
-          s.role,
+  const wire::DaemonStatus s = shown(view);
+  return {one_line(s.gpu_uuid.empty() ? view.stem : s.gpu_uuid),
+          s.slot.empty() ? "-" : one_line(s.slot),
+          one_line(s.role),
           std::to_string(s.global_rank),
           state_text(s),
           format_bytes(s.bytes),
@@ -94,7 +106,7 @@ void print_details(const wire::DaemonStatus& status) {
 void print_sums(const std::vector<DaemonView>& views) {
   std::map<std::string, NodeProgress> jobs;
   for (const DaemonView& view : views) {
-    const wire::DaemonStatus status = view.status();
+    const wire::DaemonStatus status = shown(view);
     if (status.state == wire::DaemonState::kLoading) jobs[status.job].add(status.progress);
   }
   for (const auto& [job, node] : jobs)
@@ -132,7 +144,7 @@ void print_table(const std::vector<DaemonView>& views) {
   print_row(kHeadings, widths);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     print_row(rows[i], widths);
-    print_details(views[i].status());
+    print_details(shown(views[i]));
   }
   print_sums(views);
 }
@@ -155,7 +167,7 @@ int run_status(const Arguments& arguments) {
   }
   ordered_json daemons = ordered_json::array();
   for (const DaemonView& view : views)
-    daemons.push_back(ordered_json::parse(wire::to_json(view.status())));
+    daemons.push_back(ordered_json::parse(wire::to_json(shown(view))));
   ordered_json out{{"daemons", daemons}};
   if (keeper) out["keeper"] = keeper_json(*keeper);
   fmt::print("{}\n", out.dump(2));

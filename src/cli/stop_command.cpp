@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -7,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -29,19 +33,60 @@ using Clock = std::chrono::steady_clock;
 constexpr int kAnswerTimeoutMs = 5000;
 constexpr double kTimeoutS = 30;
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
+constexpr auto kKilledEnds = std::chrono::seconds(3);
 
-// A loading daemon has no socket. Its pid is its own only while it holds the lock: the process is
-// pinned first, then looked at again. False when it cannot be told (yet) whom to signal.
-bool stop_loading(const SocketDir& directory, const DaemonView& view) {
+// Whether the process has that file open. A number that a lock file or a `.state` gives may be of
+// another PID namespace, where it is somebody else's.
+bool has_open(int pid, const SocketDir& directory, const std::string& name) {
+  struct stat wanted {
+  }, open{};
+  if (::fstatat(directory.fd(), name.c_str(), &wanted, AT_SYMLINK_NOFOLLOW) != 0) return false;
+  std::error_code failed;
+  std::filesystem::directory_iterator fds(fmt::format("/proc/{}/fd", pid), failed);
+  for (; !failed && fds != std::filesystem::directory_iterator(); fds.increment(failed)) {
+    if (::stat(fds->path().c_str(), &open) == 0 && open.st_dev == wanted.st_dev &&
+        open.st_ino == wanted.st_ino)
+      return true;
+  }
+  return false;
+}
+
+// The process that holds the daemon's lock. Its pid is its own only while it does: it is pinned
+// first, then looked at again. Empty when it cannot be told (yet) who that is.
+Fd pin_holder(const SocketDir& directory, const DaemonView& view) {
   const std::string lock = view.lock_name();
   const auto holder = lock_holder(directory, lock);
-  if (!view.file || !holder || *holder != view.file->pid) return false;
-  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, *holder, 0)));
-  if (!process) return false;
-  if (!lock_is_held(directory, lock) || lock_holder(directory, lock) != holder) return false;
-  if (send_stop_request(process.get())) return true;
+  if (!view.file || !holder || *holder != view.file->pid) return {};
+  Fd process(static_cast<int>(::syscall(SYS_pidfd_open, *holder, 0)));
+  if (!process || !has_open(*holder, directory, lock)) return {};
+  if (!lock_is_held(directory, lock) || lock_holder(directory, lock) != holder) return {};
+  return process;
+}
+
+// SIGKILL, or a stop that its status shows as one.
+void send_signal(const Fd& process, int signal, const DaemonView& view) {
+  const bool sent = signal == SIGKILL
+                        ? ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0) == 0
+                        : send_stop_request(process.get());
+  if (sent) return;
   throw Error(Errc::kUnavailable,
-              fmt::format("cannot signal pid {}: {}", *holder, errno_text(errno)));
+              fmt::format("cannot signal pid {}: {}", view.status().pid, errno_text(errno)));
+}
+
+// A loading daemon has no socket.
+bool stop_loading(const SocketDir& directory, const DaemonView& view) {
+  const Fd process = pin_holder(directory, view);
+  if (!process) return false;
+  send_signal(process, SIGTERM, view);
+  return true;
+}
+
+// Suspended (SIGSTOP, a debugger): what it was asked for does not reach it.
+bool is_suspended(int pid) {
+  const std::string text = read_file_at(AT_FDCWD, fmt::format("/proc/{}/stat", pid)).value_or("");
+  const std::size_t end = text.rfind(')');
+  return end != std::string::npos && end + 2 < text.size() &&
+         (text[end + 2] == 'T' || text[end + 2] == 't');
 }
 
 bool stop_serving(const SocketDir& directory, const DaemonView& view, bool job) {
@@ -106,6 +151,8 @@ class Stop {
       std::this_thread::sleep_for(kPollInterval);
     }
   }
+  // What cannot hear is killed; one that ends as it was asked to, slowly, is not.
+  void kill_suspended();
   ordered_json json() const;
   void report() const;
 
@@ -114,6 +161,7 @@ class Stop {
     DaemonView view;
     bool asked;
     bool gone;
+    bool killed = false;
   };
 
   void look() {
@@ -168,6 +216,23 @@ class Stop {
   std::vector<Target> targets_;
 };
 
+void Stop::kill_suspended() {
+  for (Target& target : targets_) {
+    if (target.gone) continue;
+    // What it was when it still answered may be all that is known of it.
+    const std::string state = target.view.stem + ".state";
+    target.view.file = read_state(directory_, state);
+    const Fd process = pin_holder(directory_, target.view);
+    if (!process || !(is_suspended(target.view.file->pid) || !target.asked)) continue;
+    try {
+      send_signal(process, SIGKILL, target.view);
+      target.killed = true;
+    } catch (const Error& error) {
+      log::warn(error.what());
+    }
+  }
+}
+
 ordered_json Stop::json() const {
   ordered_json daemons = ordered_json::array();
   for (const Target& target : targets_) {
@@ -184,12 +249,23 @@ ordered_json Stop::json() const {
 
 void Stop::report() const {
   for (const Target& target : targets_) {
+    if (target.killed && target.gone) {
+      log::error(
+          fmt::format("{} (pid {}) did not answer and was killed: its weights are gone, and "
+                      "the rest of its job ends with a failure",
+                      target.view.name(), target.view.status().pid));
+    }
     if (target.gone) continue;
-    log::error(fmt::format("{} (pid {}) still holds '{}/{}': {}", target.view.name(),
-                           target.view.status().pid, directory_.path(), target.view.lock_name(),
-                           target.asked ? "it was asked to stop; wait longer with --timeout, or "
-                                          "kill it"
-                                        : "it could not be asked to stop; kill it"));
+    const std::string lock = target.view.lock_name();
+    const int known = target.view.status().pid;
+    const int pid = known != 0 ? known : lock_holder(directory_, lock).value_or(0);
+    log::error(
+        fmt::format("{} ({}) still holds '{}/{}': {}", target.view.name(),
+                    pid != 0 ? fmt::format("pid {}", pid) : "of a pid that it has not said yet",
+                    directory_.path(), lock,
+                    target.asked ? "it was asked to stop; wait longer with --timeout, or "
+                                   "kill it"
+                                 : "it could not be asked to stop; kill it"));
   }
 }
 
@@ -209,6 +285,10 @@ int run_stop(const Arguments& arguments) {
   const std::chrono::duration<double> limit(options.timeout_s.value_or(kTimeoutS));
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit);
   bool gone = stop.run(deadline);
+  if (!gone) {
+    stop.kill_suspended();
+    stop.run(Clock::now() + kKilledEnds);  // what was killed is no success
+  }
   const SocketDir directory = SocketDir::open(options.socket_dir, false);
   if (with_keeper && !stop_keeper(directory, deadline)) {
     const auto pid = lock_holder(directory, std::string(kKeeperLock));

@@ -40,12 +40,13 @@ std::string describe(const JobFailure& failure);  // "rank 2: model.safetensors 
 
 struct JobTimings {
   std::chrono::milliseconds heartbeat{2000};
-  std::chrono::milliseconds lost{8000};            // silence after which a peer counts as dead
+  // Silence after which a peer counts as dead, while the job loads or ends: somebody waits for it.
+  std::chrono::milliseconds lost{8000};
   std::chrono::milliseconds authentication{5000};  // for a connection to prove itself
   std::chrono::milliseconds connect{30000};        // for a rank to reach the hub, all addresses
-  // The same silence once the job is READY: nobody waits for anybody then, and a rank that is back
-  // after a while (a paused machine, a debugger) holds what it held.
-  std::chrono::milliseconds lost_serving{60000};
+  // While the job is READY: nobody waits, and a suspended process or a paused virtual machine comes
+  // back. One that has ended is noticed by its connection, at once.
+  std::chrono::milliseconds lost_when_ready{60000};
 };
 
 // Rank 0's side: one thread, a connection per rank for life. Broadcasts READY when all are BOUND,
@@ -59,6 +60,9 @@ class JobHub {
   JobHub(const JobHub&) = delete;
   JobHub& operator=(const JobHub&) = delete;
   const HubAddress& address() const noexcept;
+  // Once the whole job was asked to stop: waits until every rank has left, at most for `limit`. The
+  // job's failure where one did not: it hangs, and is not to be left behind as if all were well.
+  std::optional<JobFailure> await_goodbyes(std::chrono::milliseconds limit) const;
   // Every rank that is there, as of its last heartbeat.
   std::vector<RankProgress> progress() const;
 

@@ -28,6 +28,7 @@ using Type = JobMessage::Type;
 constexpr rlim_t kOtherDescriptors = 512;  // files, slabs, clients, strangers
 constexpr milliseconds kTellOthers{1000};  // before a failing rank is let go
 constexpr milliseconds kGoodbyesAfterStop{5000};
+constexpr milliseconds kPollGoodbyes{20};
 constexpr milliseconds kConcurrentByes{300};  // ranks that are stopped together with rank 0
 
 // A rank that is connected.
@@ -38,8 +39,9 @@ struct Peer {
   bool bound = false;
   std::optional<int> warm{};  // its warm-up is over; 1: in vain
   bool done = false;
-  bool left = false;  // said BYE
-  bool gone = false;  // to be erased
+  bool left = false;    // said BYE
+  bool gone = false;    // to be erased
+  bool missed = false;  // its silence was said
   RankProgress progress{};
 };
 
@@ -77,6 +79,7 @@ struct JobHub::State {
   void lose(Peer& peer, const std::string& why);
   void declare(const JobFailure& first, int told_by);
   void expire(Clock::time_point now);
+  void mind_silence(Peer& peer, Clock::time_point now);
   void beat(Clock::time_point now);
   void count_bound();
   void count_warm();
@@ -103,7 +106,10 @@ struct JobHub::State {
   mutable std::mutex mutex;  // of what follows
   bool close_requested = false;
   std::vector<RankProgress> progress;
-  std::thread thread;  // last: it uses all of the above
+  std::optional<JobFailure> published_failure;
+  bool published_stop = false;
+  std::size_t published_staying = 0;  // ranks that are connected and have not said BYE
+  std::thread thread;                 // last: it uses all of the above
 };
 
 JobHub::State::State(int world_size, std::function<void(const JobFailure&)> failure_callback,
@@ -286,12 +292,28 @@ void JobHub::State::declare(const JobFailure& first, int told_by) {
 }
 
 void JobHub::State::expire(Clock::time_point now) {
-  const milliseconds patience = ready ? timings.lost_serving : timings.lost;
+  const milliseconds limit = ready && !stopped ? timings.lost_when_ready : timings.lost;
   for (Peer& peer : peers) {
-    if (!peer.gone && !peer.left && now - peer.heard >= patience) {
-      lose(peer, fmt::format("nothing was heard of it for {} ms", patience.count()));
+    if (peer.gone || peer.left) continue;
+    if (now - peer.heard >= limit) {
+      lose(peer, fmt::format("nothing was heard of it for {} ms", limit.count()));
+    } else {
+      mind_silence(peer, now);
     }
   }
+}
+
+// A rank that hangs in a READY job may come back: somebody should know meanwhile.
+void JobHub::State::mind_silence(Peer& peer, Clock::time_point now) {
+  const bool silent = now - peer.heard >= timings.lost;
+  if (silent == peer.missed) return;
+  peer.missed = silent;
+  log::warn(silent
+                ? fmt::format("nothing was heard of rank {} for {} s: it hangs, or is suspended; "
+                              "after {} s the job ends",
+                              peer.rank, timings.lost.count() / 1000,
+                              timings.lost_when_ready.count() / 1000)
+                : fmt::format("rank {} is heard of again", peer.rank));
 }
 
 void JobHub::State::beat(Clock::time_point now) {
@@ -356,6 +378,10 @@ void JobHub::State::publish_progress() {
   std::vector<RankProgress> ranks = rank_progress();
   const std::lock_guard lock(mutex);
   progress = std::move(ranks);
+  published_failure = failure;
+  published_stop = stopped;
+  published_staying = static_cast<std::size_t>(
+      std::ranges::count_if(peers, [](const Peer& peer) { return !peer.left && !peer.gone; }));
 }
 
 // Rank 0 leaves. After a failure or a stop of the whole job the others leave too and are waited
@@ -399,6 +425,19 @@ JobHub::JobHub(int world, std::function<void(const JobFailure&)> on_failure, Job
 JobHub::~JobHub() = default;
 
 const HubAddress& JobHub::address() const noexcept { return state_->door.address(); }
+
+std::optional<JobFailure> JobHub::await_goodbyes(milliseconds limit) const {
+  const auto deadline = Clock::now() + limit;
+  while (true) {
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (state_->published_failure) return state_->published_failure;
+      if (!state_->published_stop || state_->published_staying == 0) return std::nullopt;
+    }
+    if (Clock::now() >= deadline) return std::nullopt;
+    std::this_thread::sleep_for(kPollGoodbyes);
+  }
+}
 
 std::vector<RankProgress> JobHub::progress() const {
   const std::lock_guard lock(state_->mutex);

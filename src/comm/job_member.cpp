@@ -135,7 +135,7 @@ struct JobMember::State {
   Fd wake;
   Clock::time_point heard, next_beat, last_turn, closing_since{};
   bool failure_heard = false;
-  bool ready = false;  // the job is; of the thread alone
+  bool ready = false;  // and no stop of the whole job since
   std::atomic<int> slowest_rank{-1};
 
   std::mutex mutex;  // of what follows
@@ -212,9 +212,9 @@ bool JobMember::State::turn() {
     lose("its connection broke without a goodbye");
     return false;
   }
-  const milliseconds patience = ready ? timings.lost_serving : timings.lost;
-  if (now - heard >= patience) {
-    lose(fmt::format("nothing was heard of it for {} ms", patience.count()));
+  const milliseconds limit = ready ? timings.lost_when_ready : timings.lost;
+  if (now - heard >= limit) {
+    lose(fmt::format("nothing was heard of it for {} ms", limit.count()));
     return false;
   }
   bool close = false;
@@ -253,6 +253,7 @@ void JobMember::State::handle(const JobMessage& message) {
       events.ready();
       return;
     case Type::kStop:
+      ready = false;
       events.stop();
       return;
     case Type::kGoodbye:

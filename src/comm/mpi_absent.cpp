@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "comm/mpi_leave.hpp"
 #include "comm/mpi_session.hpp"
 
 namespace preload {
@@ -14,5 +15,7 @@ std::unique_ptr<Group> make_mpi_group(const Launcher& launcher, std::chrono::sec
                           "build it with -DPRELOAD_MPI=ON, or run it without a launcher",
                           launcher_name(launcher.kind), launcher.size));
 }
+
+void leave_mpi() noexcept {}
 
 }  // namespace preload

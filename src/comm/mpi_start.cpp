@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/mpi_group.hpp"
+#include "comm/mpi_leave.hpp"
 #include "comm/tcp.hpp"
 #include "comm/watchdog.hpp"
 
@@ -55,6 +56,11 @@ bool speaks_another_pmi(const Launcher& launcher) {
 bool is_silent(const Launcher& launcher) {
   if (launcher.rank.value_or(0) == 0) return false;
   std::this_thread::sleep_for(kFirstSpeaks);
+  // There may be no rank 0: an environment that was copied from another process's has only a rank.
+  log::warn(
+      fmt::format("rank {} ends with status {}: rank 0 says why. If no launcher started this "
+                  "process, unset its variables ({}) to run one rank alone",
+                  *launcher.rank, exit_status(Errc::kLauncher), launcher_environment()));
   return true;
 }
 
@@ -111,6 +117,13 @@ void init(const Launcher& launcher, std::chrono::seconds timeout) {
 extern "C" [[noreturn, gnu::visibility("default")]] void _exit(int status) {
   explain_exit();
   std::_Exit(status);
+}
+
+void leave_mpi() noexcept {
+  int begun = 0;
+  int over = 0;
+  if (MPI_Initialized(&begun) != MPI_SUCCESS || MPI_Finalized(&over) != MPI_SUCCESS) return;
+  if (begun != 0 && over == 0) MPI_Finalize();
 }
 
 std::unique_ptr<Group> make_mpi_group(const Launcher& launcher, std::chrono::seconds init_timeout,

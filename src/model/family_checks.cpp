@@ -27,7 +27,10 @@ void FamilyLayout::Matcher::check_numbers() {
       {"vocab_size", spec.vocab_size},
   };
   for (const auto& [name, value] : needed) {
-    if (value < 1) problems_.push_back(fmt::format("config.json states no \"{}\"", name));
+    if (value < 1) {
+      problems_.push_back(
+          fmt::format("config.json states no \"{}\", or 0: it must be 1 or more", name));
+    }
   }
   if (layout_.family_.experts.sparse && spec.num_experts < 1) {
     problems_.emplace_back("config.json states no number of experts");

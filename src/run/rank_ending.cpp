@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "comm/mpi_leave.hpp"
 #include "run/agreement.hpp"
 #include "run/failure_report.hpp"
 
@@ -16,6 +17,8 @@ namespace {
 // A launcher notices a killed rank on its own and then has its status: the others wait this long
 // before their own, poorer one could count first.
 constexpr auto kLauncherNotices = std::chrono::seconds(1);
+// A stop of the whole job reaches a rank that lives within this; a rank that hangs is lost by then.
+constexpr auto kGoodbyes = std::chrono::seconds(9);
 
 // A failure of another rank comes with its exit status alone.
 std::string_view code_of_status(int status) noexcept {
@@ -62,6 +65,11 @@ int RankEnding::conclude(const ServeEnd& end) {
       if (end.cause != ServeEnd::Cause::kHandedOver) await_leases();
       close_servers();
       if (rank_.keeper) rank_.keeper->stopped();
+      // The launcher ends a rank that hangs only when another fails: nobody else would.
+      if (end.cause == ServeEnd::Cause::kJobStop) {
+        if (const auto hangs = rank_.supervision.await_goodbyes(kGoodbyes)) return hangs->status;
+        leave_mpi();  // where it was loading
+      }
       return end.status;
     case ServeEnd::Cause::kSignal:
     case ServeEnd::Cause::kFailure:

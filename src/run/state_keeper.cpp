@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/state_keeper.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 #include <vector>
 
@@ -129,13 +131,29 @@ void StateKeeper::run() {
   lock.unlock();
   bool written = write_ready();
   published();
-  // Who looks from outside would take it for loading, until there is room for a word.
-  for (lock.lock(); !written && !stop_;) {
+  // Who looks from outside would take it for loading, until there is room for a word; later, for
+  // nobody's, when something removes the file.
+  for (lock.lock(); !stop_;) {
     changed_.wait_for(lock, kWriteAgain, [this] { return stop_; });
     if (stop_) break;
     lock.unlock();
-    written = write_ready();
+    if (written) {
+      write_removed();
+    } else {
+      written = write_ready();
+    }
     lock.lock();
+  }
+}
+
+void StateKeeper::write_removed() noexcept {
+  const std::lock_guard files(files_);
+  for (Watched& role : roles_) {
+    const std::string name = role.kept.endpoint.state_name();
+    if (role.gone || ::faccessat(directory_.fd(), name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+        errno != ENOENT)
+      continue;
+    write(role);
   }
 }
 

@@ -67,7 +67,8 @@ class StateKeeper {
   void stop_thread();
   bool write(Watched& role) noexcept;
   void write_first(const Watched& role);
-  bool write_ready() noexcept;  // of every role; false where one could not be
+  void write_removed() noexcept;  // what is not there any more
+  bool write_ready() noexcept;    // of every role; false where one could not be
   void remove(Watched& role) noexcept;
   void remove_next(const Watched& role) noexcept;
   void report();  // LOADING, how far

@@ -73,4 +73,8 @@ void Supervision::bye() {
   if (member_) member_->bye();
 }
 
+std::optional<JobFailure> Supervision::await_goodbyes(std::chrono::milliseconds limit) const {
+  return hub_ ? hub_->await_goodbyes(limit) : std::nullopt;
+}
+
 }  // namespace preload::run

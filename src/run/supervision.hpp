@@ -32,6 +32,7 @@ class Supervision {
   void await_others(std::chrono::milliseconds limit);
   void request_stop();
   void bye();
+  std::optional<JobFailure> await_goodbyes(std::chrono::milliseconds limit) const;  // see JobHub
 
  private:
   int rank_;

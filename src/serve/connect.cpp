@@ -23,6 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kBacklog = 1024;  // the kernel lowers it to net.core.somaxconn
 constexpr auto kConnectRetry = std::chrono::milliseconds(5);
+constexpr auto kDying = std::chrono::milliseconds(1000);
+constexpr auto kDyingRetry = std::chrono::milliseconds(10);
 
 Fd make_socket() {
   return Fd(static_cast<int>(check_sys(
@@ -38,6 +40,17 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
+std::optional<int> listener_now(const SocketDir& directory, const std::string& socket_name) {
+  const Fd socket = make_socket();
+  const sockaddr_un address = address_of(directory.proc_path(socket_name));
+  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+         0) {
+    if (errno == EAGAIN) return 0;  // whose backlog is full
+    if (errno != EINTR) return std::nullopt;
+  }
+  return peer_of(socket.get()).pid;
+}
+
 void remove_stale(const SocketDir& directory, const std::string& name, const std::string& path,
                   Listeners present) {
   struct stat status {};
@@ -51,11 +64,13 @@ void remove_stale(const SocketDir& directory, const std::string& name, const std
                             "it there and remove it",
                             path, kind_text(status.st_mode), user_text(status.st_uid),
                             user_text(::geteuid())));
-  if (const auto pid = listener_pid(directory, name); pid && present == Listeners::kRefuse)
-    throw Error(Errc::kBusy,
-                fmt::format("pid {} listens at '{}' already, though its lock was free: the lock "
-                            "file was removed under it; stop it first",
-                            *pid, path));
+  if (present == Listeners::kRefuse) {
+    if (const auto pid = listener_pid(directory, name))
+      throw Error(Errc::kBusy,
+                  fmt::format("pid {} listens at '{}' already, though its lock was free: the lock "
+                              "file was removed under it; stop it first",
+                              *pid, path));
+  }
   check_sys(::unlinkat(directory.fd(), name.c_str(), 0),
             fmt::format("cannot remove the stale socket '{}'", path), Errc::kUsage);
 }
@@ -82,14 +97,12 @@ Fd open_checked(const SocketDir& directory, const std::string& name, const std::
 }  // namespace
 
 std::optional<int> listener_pid(const SocketDir& directory, const std::string& socket_name) {
-  const Fd socket = make_socket();
-  const sockaddr_un address = address_of(directory.proc_path(socket_name));
-  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
-         0) {
-    if (errno == EAGAIN) return 0;  // whose backlog is full
-    if (errno != EINTR) return std::nullopt;
+  const auto deadline = Clock::now() + kDying;
+  while (const std::optional<int> pid = listener_now(directory, socket_name)) {
+    if (Clock::now() >= deadline) return pid;
+    std::this_thread::sleep_for(kDyingRetry);
   }
-  return peer_of(socket.get()).pid;
+  return std::nullopt;
 }
 
 Fd listen_at(const SocketDir& directory, const std::string& socket_name, Listeners present) {

@@ -20,7 +20,8 @@ namespace preload {
 enum class Listeners : std::uint8_t { kRefuse, kReplace };
 Fd listen_at(const SocketDir& directory, const std::string& socket_name,
              Listeners present = Listeners::kRefuse);
-// The pid of who listens at `socket_name` (0: not to be told), if anybody does.
+// The pid of who listens at `socket_name` (0: not to be told), if anybody still does after a
+// second: a process that is killed gives up its lock an instant before its socket.
 std::optional<int> listener_pid(const SocketDir& directory, const std::string& socket_name);
 
 // A non-blocking connection to the daemon at `socket_name`. Throws Error(kUnavailable) when nobody

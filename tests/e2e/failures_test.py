@@ -252,8 +252,8 @@ class TidiedUp(harness.Case):
         self.addCleanup(keeper.kill)
         eventually((self.sockets / "keeper.sock").exists, 10, "the keeper's socket")
         daemon = self.start(model, "--keeper", "require").wait_ready()
-        names = sorted(path.name for path in self.sockets.iterdir() if path.suffix != ".state")
-        for pattern in ("*.lock", "*.sock", "*"):
+        names = sorted(path.name for path in self.sockets.iterdir())
+        for pattern in ("*.lock", "*.sock", "*.state", "*"):
             with self.subTest(pattern):
                 for path in self.sockets.glob(pattern):
                     path.unlink()

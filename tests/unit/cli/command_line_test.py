@@ -30,6 +30,15 @@ def preload(*arguments, **environment):
 
 
 class CommandLine(unittest.TestCase):
+    def test_a_world_that_no_job_has_is_refused_at_once(self):
+        result = preload("plan", "--model", FIXTURES, "--ranks", "100000000")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("no job has more than 1000000", result.stderr)
+
+    def test_a_revision_of_a_directory_is_said_not_to_count(self):
+        result = preload("plan", "--model", FIXTURES, "--ranks", "1", "--revision", "v2")
+        self.assertIn("--revision v2 is not looked at", result.stderr)
+
     def test_version_and_help_go_to_standard_output(self):
         version = preload("--version")
         self.assertEqual(version.returncode, 0)

@@ -151,6 +151,54 @@ TEST(WaitCommand, WaitsForASuccessorAndTellsWhenItFails) {
   EXPECT_EQ(run(run_wait, live.temp().path(), {"--timeout", "20"}).status, 0) << "the old serves";
 }
 
+TEST(StatusCommand, ADaemonThatServesAndDoesNotAnswerIsNotShownAsLoading) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const Fd lock = take_lock(directory, kEndpoint);
+  write_state(directory, kEndpoint, state_of("READY"));
+  const json daemons = json::parse(run(run_status, temp.path(), {"--json"}).out)["daemons"];
+  ASSERT_EQ(daemons.size(), 1U);
+  EXPECT_EQ(daemons[0]["state"], "READY");
+  const std::string table = run(run_status, temp.path(), {}).out;
+  EXPECT_THAT(table, testing::AllOf(HasSubstr("READY"), HasSubstr("not answering: pid"),
+                                    Not(HasSubstr("LOADING"))));
+}
+
+TEST(StatusCommand, PrintsNoControlCharacterOfOthers) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const Fd lock = take_lock(directory, kEndpoint);
+  StateFile state = state_of("LOADING");
+  state.model = "/m/x\npreload: END status=0\x1b[2K";
+  write_state(directory, kEndpoint, state);
+  const std::string table = run(run_status, temp.path(), {}).out;
+  EXPECT_THAT(table, HasSubstr("/m/x\\npreload: END status=0\\x1b[2K"));
+  EXPECT_EQ(table.find('\x1b'), std::string::npos);
+}
+
+TEST(AttachCommand, ADaemonThatHasNotSaidItsDeviceIsUnavailableNotAWrongOption) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const Fd lock = take_lock(directory, kEndpoint);
+  EXPECT_EQ(run(run_attach, temp.path(), {}).status, 7);
+}
+
+TEST(AttachCommand, AnotherSlotsModelIsNotTakenForOneThatIsGone) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const Endpoint blue{"host:0", "blue", Role::kTarget};
+  const Fd lock = take_lock(directory, blue);
+  write_state(directory, blue, state_of("LOADING"));
+  write_state(directory, kEndpoint, state_of("READY"));  // and its lock is free
+  try {
+    run_attach({"--weight-cache-socket-dir", temp.path()});
+    ADD_FAILURE() << "another model was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::kUnavailable);
+    EXPECT_THAT(error.what(), HasSubstr("--slot blue"));
+  }
+}
+
 TEST(StatusCommand, AddsUpWhatTheDaemonsOfAJobHaveLoadedOnThisNode) {
   const TempDir temp;
   const SocketDir directory = temp.open();
@@ -288,6 +336,19 @@ TEST(ReleaseCommand, LetsGoOfTheWeights) {
 TEST(ReleaseCommand, EndsWithSevenWhereNobodyServes) {
   const TempDir temp;
   EXPECT_EQ(run(run_release, temp.path(), {}).status, 7);
+}
+
+TEST(StopCommand, KillsADaemonThatIsSuspendedAndSaysThatItWasNoCleanEnd) {
+  const TempDir temp;
+  LoadingDaemon daemon(temp.open(), true);
+  ::kill(daemon.pid(), SIGSTOP);
+  testing::internal::CaptureStderr();
+  const Outcome outcome = run(run_stop, temp.path(), {"--timeout", "1"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::AllOf(HasSubstr("was killed"), HasSubstr(std::to_string(daemon.pid()))));
+  const int status = daemon.end();
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 TEST(StopCommand, EndsAServingDaemon) {

@@ -159,6 +159,8 @@ TEST(ServeOptions, TakeTheLogLevelFromTheEnvironmentUnlessAFlagGivesIt) {
   EXPECT_EQ(parse_serve_options({"--model", "m"}).log_level, log::Level::kWarn);
   EXPECT_EQ(parse_serve_options({"--model", "m", "--log-level", "error"}).log_level,
             log::Level::kError);
+  ::setenv("PRELOAD_LOG_LEVEL", "", 1);
+  EXPECT_EQ(parse_serve_options({"--model", "m"}).log_level, log::Level::kInfo) << "empty is unset";
   ::setenv("PRELOAD_LOG_LEVEL", "loud", 1);
   EXPECT_THROW(parse_serve_options({"--model", "m"}), Error);
   ::unsetenv("PRELOAD_LOG_LEVEL");
