@@ -6,7 +6,7 @@
 #include "run/rank_release.hpp"
 #include "run/rank_tuning.hpp"
 #include "run/rank_warmup.hpp"
-#include "run/succession.hpp"
+#include "run/replaced_world.hpp"
 
 namespace preload::run {
 
@@ -24,7 +24,7 @@ int RankJob::run() {
 
 ServeEnd RankJob::work() {
   take_place(rank_);
-  refuse_part_of_a_job(rank_);
+  check_replaced(rank_);
   load_roles(rank_);
   tune_collectives(rank_, backend_);
   RankWarmup warmup(rank_);

@@ -4,15 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include "base/counted.hpp"
 #include "base/log.hpp"
-#include "plan/shard_description.hpp"
-#include "run/agreement.hpp"
 #include "serve/connect.hpp"
 #include "wire/exchange.hpp"
 
@@ -41,36 +36,6 @@ void take_place_of(const SocketDir& directory, const cli::ServeOptions& options,
   if (!is_same_place(package.generations.front().endpoint, endpoint))
     throw Error(Errc::kProtocol, "the daemon handed over what is of another place");
   daemon.offer = std::move(package);
-}
-
-void refuse_part_of_a_job(RankContext& rank) {
-  if (!rank.options.replace) return;
-  // "<job>\n<its world>" of the target that this rank succeeds.
-  std::string mine;
-  for (const RoleDaemon& daemon : rank.daemons) {
-    if (!daemon.predecessor || !daemon.offer || daemon.role.role != Role::kTarget) continue;
-    const Residency& served = daemon.offer->generations.front();
-    if (served.shard_json.empty()) continue;  // of a release that did not say
-    mine = fmt::format("{}\n{}", served.job, shard_from_json(served.shard_json).sizes.world());
-  }
-  const Wait wait{"every rank to say whom it succeeds", rank.cancel()};
-  std::map<std::string, int> succeeded;
-  for (const std::string& job : rank.group.all_gather(mine, wait)) {
-    if (!job.empty()) ++succeeded[job];
-  }
-  std::optional<Error> part;
-  for (const auto& [text, ranks] : succeeded) {
-    const std::size_t end = text.find('\n');
-    const int world = std::stoi(text.substr(end + 1));
-    if (ranks >= world || rank.launch.coords.global != 0) continue;
-    part.emplace(
-        Errc::kUsage,
-        fmt::format("--replace: job {} has {}, and this one would take the places of {} of "
-                    "them, without which the others are of no use: start it with as many "
-                    "ranks on the same devices, or stop that job (`preload stop --job`)",
-                    text.substr(0, end), counted(world, "rank"), ranks));
-  }
-  agree(rank.group, part, wait);
 }
 
 void end_left_over(const SocketDir& directory, const std::list<RoleDaemon>& daemons) {

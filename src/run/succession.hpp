@@ -4,7 +4,6 @@
 #include <list>
 
 #include "cli/serve_options.hpp"
-#include "run/rank_context.hpp"
 #include "run/role_daemon.hpp"
 #include "serve/socket_dir.hpp"
 
@@ -14,10 +13,6 @@ namespace preload::run {
 // serves on until its successor does. Throws Error(kBusy) when another has it.
 void take_place_of(const SocketDir& directory, const cli::ServeOptions& options,
                    RoleDaemon& daemon);
-
-// Collective, before anything is loaded: throws AgreedError(kUsage) where a job that is to be
-// replaced has more ranks than this one takes the places of.
-void refuse_part_of_a_job(RankContext& rank);
 
 // A role that the replaced process served and its successor does not is asked to end.
 void end_left_over(const SocketDir& directory, const std::list<RoleDaemon>& daemons);

@@ -240,6 +240,46 @@ class Signals(harness.Case):
         self.assert_nothing_left()
 
 
+class Suspended(harness.Case):
+    """A rank that hangs (SIGSTOP here) is neither dead nor to be left behind."""
+
+    def setUp(self):
+        super().setUp()
+        model = make_llama(self.root / "model", *SMALL)
+        self.daemon = self.start(model, "-tp", 2, ranks=2).wait_ready()
+        self.pids = [self.pid_of_rank(rank) for rank in (0, 1)]
+        os.kill(self.pids[1], signal.SIGSTOP)
+
+    def state_of(self, pid):
+        return next(d["state"] for d in self.status() if d["pid"] == pid)
+
+    @needs_mpi
+    def test_a_ready_job_bears_with_it_for_a_while(self):
+        eventually(lambda: "it hangs, or is suspended" in self.daemon.log, 15, "somebody to notice")
+        self.assertEqual(self.state_of(self.pids[1]), "READY")
+        self.assertIn("not answering", self.preload("status"))
+        time.sleep(3)
+        self.assertIsNone(self.daemon.process.poll(), self.daemon.log)
+        os.kill(self.pids[1], signal.SIGCONT)
+        eventually(lambda: "rank 1 is heard of again" in self.daemon.log, 15, "it to come back")
+        self.assert_stops_clean(self.daemon)
+
+    @needs_mpi
+    def test_a_stop_of_the_job_ends_it_too_and_is_no_success(self):
+        self.preload("stop", "--job", "--timeout", 40, status=None)
+        self.assertNotEqual(self.daemon.wait_end(30), 0, self.daemon.log)
+        self.assertIn("rank 1 was lost: nothing was heard of it", self.daemon.log)
+        eventually(lambda: not any(map(is_running, self.pids)), 10, "every rank to be gone")
+        self.assert_nothing_left()
+
+    @needs_mpi
+    def test_a_stop_of_the_daemons_here_kills_it_in_the_end(self):
+        self.preload("stop", "--timeout", 1, status=1)
+        self.assertIn("did not answer and was killed", self.stderr)
+        self.assertNotEqual(self.daemon.wait_end(30), 0, self.daemon.log)
+        self.preload("stop", status=7)  # its socket is left, and nobody listens there
+
+
 class TidiedUp(harness.Case):
     """Somebody clears the socket directory under what runs, as systemd-tmpfiles does with what is old."""
 

@@ -140,6 +140,29 @@ class UnderAttaches(SuccessionCase):
         self.assert_stops_clean(second)
 
 
+class OtherWorlds(SuccessionCase):
+    @needs_mpi
+    def test_fewer_ranks_do_not_tear_a_job_apart(self):
+        model = self.settled_model()
+        first = self.start(model, "-tp", 2, ranks=2).wait_ready()
+        fewer = self.start(model, "--layout", "hf", "--replace")
+        self.assertEqual(fewer.wait_end(LIMIT_S), 2, fewer.log)
+        self.assertRegex(fewer.log, r"has 2 ranks, and the 1 rank of this job .* its rank 1 would go on alone")
+        self.assertIsNone(first.process.poll(), first.log)
+        self.assertEqual([d["generation"] for d in self.status()], [1, 1])
+        self.assert_serves_slices(model, tp=2)
+        self.assert_stops_clean(first)
+
+    @needs_mpi
+    def test_more_ranks_may_take_the_place_of_all(self):
+        model = self.settled_model()
+        first = self.start(model, "--layout", "hf").wait_ready()
+        more = self.start(model, "-tp", 2, "--replace", ranks=2).wait_ready()
+        self.assertEqual(first.wait_end(LIMIT_S), 0, first.log)
+        self.assert_serves_slices(model, tp=2)
+        self.assert_stops_clean(more)
+
+
 class Failures(SuccessionCase):
     def start_slow_successor(self):
         """One of other weights, which stays at its first read for a while."""
@@ -149,19 +172,6 @@ class Failures(SuccessionCase):
         eventually(lambda: faults.total("delays") or second.process.poll() is not None, LIMIT_S, "it to load")
         self.assertIsNone(second.process.poll(), second.log)
         return second
-
-    @needs_mpi
-    def test_a_part_of_a_job_is_not_replaced(self):
-        model = make_llama(self.root / "model", *SMALL)
-        daemon = self.start(model, "-tp", 2, ranks=2).wait_ready()
-        before = sorted((d["gpu_uuid"], d["pid"], d["generation"]) for d in self.status())
-        successor = self.start(model, "--replace")
-        self.assertEqual(successor.wait_end(), 2, successor.log)
-        self.assertIn("has 2 ranks, and this one would take the places of 1 of them", successor.log)
-        self.assertNotIn("READY", successor.log)
-        self.assertEqual(sorted((d["gpu_uuid"], d["pid"], d["generation"]) for d in self.status()), before)
-        self.preload("attach", "--all")
-        self.assert_stops_clean(daemon)
 
     def test_a_successor_that_dies_before_it_serves_changes_nothing(self):
         model = self.settled_model()

@@ -3,12 +3,17 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <functional>
 #include <thread>
 #include <utility>
+
+#include "base/fd.hpp"
+#include "serve/stop_request.hpp"
 
 namespace preload::run {
 namespace {
@@ -54,6 +59,26 @@ TEST_F(SignalWatchDeathTest, LeavesAHangUpIgnoredThatNohupIgnored) {
         std::this_thread::sleep_for(milliseconds(10'000));
       },
       testing::ExitedWithCode(78), "");
+}
+
+TEST_F(SignalWatchDeathTest, TellsWhatPreloadStopAsksForFromASignalThatAnybodySends) {
+  const auto becomes = [](const std::function<void()>& send) {
+    const SignalWatch watch([](int) { std::_Exit(1); }, [] { std::_Exit(2); });
+    send();
+    std::this_thread::sleep_for(milliseconds(10'000));
+  };
+  const auto queue = [](int value) {
+    sigval word{};
+    word.sival_int = value;
+    sigqueue(getpid(), SIGTERM, word);
+  };
+  EXPECT_EXIT(becomes([] {
+                const Fd self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
+                send_stop_request(self.get());
+              }),
+              testing::ExitedWithCode(2), "");
+  EXPECT_EXIT(becomes([&] { queue(1); }), testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(becomes([] { kill(getpid(), SIGTERM); }), testing::ExitedWithCode(1), "");
 }
 
 TEST_F(SignalWatchDeathTest, TakesTwoSignalsAtOnceForOneRequest) {
