@@ -3,9 +3,7 @@
 
 torch knows no read-only memory: a write to it ends the process, or the CUDA context. These types are
 torch's own but for the methods that write: what only reads them costs half a microsecond a call and
-compiles as ever. What writes otherwise goes past them: views, ``out=``, torch's functions that write in
-place (``torch.relu_``, ``F.relu(inplace=True)``, ``torch._foreach_…``, ``init.eye_``), methods called through
-their class (``torch.Tensor.add_(p, 1)``).
+compiles as ever. Writes through views and ``out=`` go past them.
 """
 
 from __future__ import annotations
@@ -118,9 +116,3 @@ def guard(tensor: torch.Tensor, name: str) -> None:
         if type(tensor) is shared._ordinary:
             tensor.__class__ = shared
             tensor.preload_name = name
-
-
-def shared_names(model: torch.nn.Module) -> list[str]:
-    """Names of a model's parameters and buffers that refuse writes, under each of their names."""
-    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    return [name for name, tensor in named if isinstance(tensor, _Shared)]

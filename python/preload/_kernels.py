@@ -15,15 +15,6 @@ class KernelLoader:
     interpreter: the 100 ms that a model's first table takes for it pass beside whatever else goes on.
     """
 
-    _started: KernelLoader | None = None
-
-    @classmethod
-    def of_process(cls, device: torch.device, dtype: torch.dtype) -> KernelLoader:
-        """The process's one: a draft needs no more than its target."""
-        if cls._started is None:
-            cls._started = cls(device, dtype)
-        return cls._started
-
     def __init__(self, device: torch.device, dtype: torch.dtype):
         self._device, self._dtype = device, dtype
         self.error: BaseException | None = None  # of no consequence: the constructor meets it too

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import types
-from collections import OrderedDict, deque
+from collections import OrderedDict
 
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.utils._device import DeviceContext
-
-from .errors import Unsupported
 
 _WITHOUT_CONTENT = frozenset({torch.empty, torch.empty_strided})
 _LARGE_BYTES = 1 << 20
@@ -70,7 +67,7 @@ _LEAVES = (
 )
 
 
-_CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set, frozenset, deque})
+_CONTAINERS = frozenset({dict, OrderedDict, list, tuple, set, frozenset})
 _MEMBERS = ("_parameters", "_buffers", "_modules")
 
 
@@ -134,41 +131,7 @@ def _reader_of(kind: type):
 
 def _attributes(value):
     attributes = getattr(value, "__dict__", None)
-    if isinstance(attributes, dict):
-        yield from attributes.items()
-    for name in _slots_of(type(value)):
-        with contextlib.suppress(AttributeError):  # not set
-            yield name, object.__getattribute__(value, name)
-
-
-@functools.lru_cache(maxsize=None)
-def _slots_of(kind: type) -> tuple:
-    """Names of a class's slots, as they are stored."""
-    return tuple(
-        name
-        for base in kind.__mro__
-        if "__slots__" in vars(base)
-        for name, member in vars(base).items()
-        if isinstance(member, types.MemberDescriptorType)
-    )
-
-
-def _of_mapping(mapping):
-    for key, item in list(mapping.items()):
-        yield (key,), item
-        if type(key) not in _PLAIN_KEYS:
-            yield (key,), key
-    yield from _more_of(mapping)
-
-
-def _of_sequence(sequence):
-    yield from (((index,), item) for index, item in enumerate(sequence))
-    yield from _more_of(sequence)
-
-
-def _more_of(container):
-    """What a class of one's own adds to a container."""
-    return () if type(container) in _CONTAINERS else _attributes(container)
+    return attributes.items() if isinstance(attributes, dict) else ()
 
 
 def _of_module(module):
@@ -179,37 +142,15 @@ def _of_module(module):
     for name, value in held.items():
         if name not in _MEMBERS:
             yield name, value
-    yield from _of_class(type(module))
-    for name in _slots_of(type(module)):
-        with contextlib.suppress(AttributeError):
-            yield name, object.__getattribute__(module, name)
-
-
-@functools.lru_cache(maxsize=None)
-def _holders_of_class(kind: type) -> tuple:
-    """Classes of a module's own, above which all is torch's."""
-    return tuple(base for base in kind.__mro__ if not base.__module__.startswith(("torch.", "builtins")))
-
-
-def _of_class(kind: type):
-    """What a constructor may have left in its class: tensors, and containers of them."""
-    for base in _holders_of_class(kind):
-        for name, value in vars(base).items():
-            if not name.startswith("__") and isinstance(value, (torch.Tensor, *_CONTAINERS)):
-                yield name, value
 
 
 def _of_function(function):
-    yield from (("", cell.cell_contents) for cell in function.__closure__ or () if _filled(cell))
-    yield from (("", value) for value in function.__defaults__ or ())
-    yield from (function.__kwdefaults__ or {}).items()
-    yield from vars(function).items()
+    return [("", cell.cell_contents) for cell in function.__closure__ or () if _filled(cell)]
 
 
-_PLAIN_KEYS = frozenset({str, int, bool, float, bytes, type(None), type})
 _READERS = (
-    ((dict, types.MappingProxyType), _of_mapping),
-    ((list, tuple, set, frozenset, deque), _of_sequence),
+    (dict, lambda value: [((key,), item) for key, item in list(value.items())]),
+    ((list, tuple, set, frozenset), lambda value: [((index,), item) for index, item in enumerate(value)]),
     (torch.nn.Module, _of_module),
     (functools.partial, lambda value: [("", value.func), ("", value.args), ("", value.keywords)]),
     (types.MethodType, lambda value: [("", value.__self__)]),
@@ -223,19 +164,6 @@ def _filled(cell) -> bool:
     except ValueError:
         return False
     return True
-
-
-@contextlib.contextmanager
-def reads_of_weights(what: str):
-    """Names the model whose constructor reads a weight, which has no content yet."""
-    try:
-        yield
-    except (RuntimeError, NotImplementedError) as error:
-        if "meta" not in str(error):
-            raise
-        raise Unsupported(
-            f"the constructor of {what} reads weights before they are there ({error}): load this model from disk"
-        ) from error
 
 
 def left_on_meta(model: torch.nn.Module, skip: tuple = ()) -> list[str]:

@@ -3,14 +3,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import hashlib
-import math
 import os
-import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import _library
@@ -30,7 +25,6 @@ class Where:
     wait: seconds to wait for a daemon that is loading or not there yet.
     absent_wait: seconds to wait for a first sign of a daemon, when that is not ``wait``.
     connect_timeout: seconds for one connect and the greeting.
-    allow_uids: user ids whose daemons are trusted besides our own and root's; $PRELOAD_ALLOW_UIDS adds to them.
     """
 
     gpu: object = None
@@ -43,11 +37,10 @@ class Where:
     absent_wait: float | None = None
     connect_timeout: float = 5.0
     client_name: str | None = None
-    allow_uids: Sequence[int] = ()
 
     def options(self) -> _library.AttachOptions:
-        for name in ("wait", "connect_timeout", "absent_wait"):
-            _check_seconds(name, getattr(self, name))
+        if self.wait < 0 or self.connect_timeout <= 0 or (self.absent_wait or 0) < 0:
+            raise UsageError("waits must not be negative and connect_timeout must be positive")
         absent = 0 if self.absent_wait is None else _milliseconds(self.absent_wait) or -1
         return _library.AttachOptions(
             struct_size=ctypes.sizeof(_library.AttachOptions),
@@ -60,7 +53,6 @@ class Where:
             connect_timeout_ms=max(1, _milliseconds(self.connect_timeout)),
             wait_timeout_ms=_milliseconds(self.wait),
             absent_timeout_ms=absent,
-            allow_uids=",".join(map(str, self.allow_uids)).encode() or None,
         )
 
 
@@ -101,31 +93,6 @@ def find_daemon(**where) -> Daemon:
         generation=found.generation,
         **texts,
     )
-
-
-def places_on(device: str, socket_dir=None) -> list[tuple[str, str]]:
-    """(slot, role) of every daemon of a device that holds its lock, or whose weights a keeper may have.
-
-    device: as daemons name it, "gpu-8-4-4-4-12" or "host:N". docs/protocol.md says how files are named.
-    """
-    folder = socket_dir or os.environ.get("PRELOAD_SOCKET_DIR") or f"/tmp/preload-{os.geteuid()}"
-    stem = hashlib.sha256(device.encode()).hexdigest()[:16]
-    found = set()
-    with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
-            if match := re.fullmatch(stem + r"(?:\.([a-z0-9-]{1,32}))?(_draft)?\.(?:lock|state)", name):
-                slot, draft = match.groups()
-                if slot != "next":
-                    found.add((slot or "", "draft" if draft else "target"))
-    return sorted(found)
-
-
-def _check_seconds(name: str, value) -> None:
-    if value is None and name == "absent_wait":
-        return
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0 or (value == 0 and name == "connect_timeout"):
-        raise UsageError(f"{name} must be a finite number of seconds, not negative, and connect_timeout not 0: {value!r}")
 
 
 def _milliseconds(seconds: float) -> int:

@@ -10,7 +10,6 @@ The daemon serves ``--layout transformers`` (or ``hf`` where the checkpoint's na
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 
@@ -18,9 +17,8 @@ import torch
 import transformers
 
 from ._assign import assign
-from ._guard import shared_names
-from ._meta import WeightsOnMeta, left_on_meta, reads_of_weights
-from .errors import Mismatch, Unsupported, UsageError
+from ._meta import WeightsOnMeta, left_on_meta
+from .errors import Mismatch, Unsupported
 from .timing import Timing
 from .torch import StateDict, load
 
@@ -54,8 +52,6 @@ def from_preload(
     another checkpoint, TensorMismatch with the list of tensors that differ, Unsupported for models
     that transformers quantizes itself.
     """
-    if "expect" in where or "model" in where:
-        raise UsageError("from_preload expects what model_dir holds; trusted=True believes that without looking")
     timing = Timing()
     with timing.step("config"):
         config = _config(model_dir, config, revision)
@@ -74,8 +70,6 @@ def from_preload(
         _check_complete(model)
     with timing.step("generation config"):
         _set_generation_config(model, model_dir, revision)
-    # DistributedDataParallel would write rank 0's weights over those of the others, which are the same.
-    model._ddp_params_and_buffers_to_ignore = shared_names(model)
     model.preload_info, model.preload_timing = state.info, timing
     return model.eval()
 
@@ -84,8 +78,6 @@ def _config(model_dir, config, revision):
     if config is None:
         extra = {"revision": revision} if revision else {}
         config = transformers.AutoConfig.from_pretrained(model_dir, local_files_only=True, **extra)
-    else:
-        config = copy.deepcopy(config)  # building notes in it what it chose
     quantization = getattr(config, "quantization_config", None)
     if quantization is not None:
         method = (
@@ -123,7 +115,7 @@ def _build(model_class, config, dtype, attn_implementation):
     elif config.dtype is not None:
         options["dtype"] = config.dtype
     from_config = getattr(model_class, "from_config", None) or model_class._from_config
-    with WeightsOnMeta("cpu"), _no_init_weights(), reads_of_weights(type(config).__name__):
+    with WeightsOnMeta("cpu"), _no_init_weights():
         model = from_config(config, **options)
     model.tie_weights()
     _keep_in_float(model, options.get("dtype"))

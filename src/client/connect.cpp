@@ -82,16 +82,15 @@ std::optional<Connection> ask_keeper(const SocketDir& directory, const Place& pl
 
 Look look_at(const SocketDir& directory, const Place& place, const ConnectOptions& options) {
   Fd socket;
-  wire::HelloReply hello;
   try {
     socket = connect_to(directory, place.file(".sock"), options.connect_timeout_ms);
-    hello = wire::call_hello(socket.get(), {options.identity}, options.connect_timeout_ms);
   } catch (const Error& error) {
     if (error.code() != Errc::kUnavailable) throw;
     if (auto kept = ask_keeper(directory, place, options)) return std::move(*kept);
-    // One that hangs has its weights where they are: the lock tells that it is there.
     return look_without_socket(directory, place, error.what());
   }
+  wire::HelloReply hello =
+      wire::call_hello(socket.get(), {options.identity}, options.connect_timeout_ms);
   if (hello.state == wire::DaemonState::kLoading) {
     const auto state = read_state(directory, place.file(".state"));
     return Loading{loading_text(directory, place, state), state};

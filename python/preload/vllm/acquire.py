@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import preload
 
 from .._kernels import KernelLoader
-from ..daemon import Daemon, places_on
+from ..daemon import Daemon
 from ..errors import Error, Failed, Mismatch, Released, Timeout, Unavailable, UsageError
 from . import engine
 from .options import Options
@@ -54,18 +54,6 @@ class Acquirer:
 
     def look(self) -> Daemon:
         return preload.find_daemon(**self.where())
-
-    def look_at_others(self) -> list[Daemon]:
-        """What else is held on the engine's device: under other slots, or in the other role."""
-        where = self.where()
-        if "socket_path" in where:
-            where["socket_dir"] = os.path.dirname(where.pop("socket_path"))
-        mine = (self._options.slot, self.role)
-        return [
-            preload.find_daemon(**{**where, "slot": slot or None, "role": role})
-            for slot, role in places_on(engine.device_name(self._vllm), where.get("socket_dir"))
-            if (slot, role) != mine
-        ]
 
     def shard(self, copy: bool = False) -> preload.Attachment:
         """Waits for and attaches what the engine needs; raises the client's errors, and Mismatch."""

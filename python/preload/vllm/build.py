@@ -14,7 +14,7 @@ from vllm.model_executor.model_loader import utils as loading
 from vllm.utils.torch_utils import set_default_torch_dtype
 
 from .._assign import assign
-from .._meta import WeightsOnMeta, left_on_meta, reads_of_weights
+from .._meta import WeightsOnMeta, left_on_meta
 from ..errors import Unsupported
 from . import engine, post_process
 
@@ -43,7 +43,7 @@ def device_of(vllm_config, load_config) -> torch.device:
 
 def without_weights(vllm_config, model_config, load_config, prefix: str = "") -> torch.nn.Module:
     """The model, whose weights have no memory and whose buffers are real."""
-    with WeightsOnMeta(device_of(vllm_config, load_config)), reads_of_weights(model_config.architecture):
+    with WeightsOnMeta(device_of(vllm_config, load_config)):
         return loading.initialize_model(vllm_config=vllm_config, model_config=model_config, prefix=prefix)
 
 

@@ -57,22 +57,6 @@ def device_text(vllm_config) -> str:
     return f"host:{replica * per_replica + get_world_group().local_rank}"
 
 
-def device_name(vllm_config) -> str:
-    """The same as daemons name their files after it: a GPU by its UUID."""
-    text = device_text(vllm_config)
-    if not text.startswith("cuda:"):
-        return text
-    return f"gpu-{torch.cuda.get_device_properties(int(text.removeprefix('cuda:'))).uuid}".lower()
-
-
-def ranks_on_node(vllm_config) -> int:
-    """How many of the engine's ranks share this host's memory."""
-    parallel = vllm_config.parallel_config
-    replicas = parallel.data_parallel_size_local if parallel.data_parallel_size > 1 else 1
-    per_replica = parallel.pipeline_parallel_size * parallel.tensor_parallel_size
-    return max(1, replicas) * max(1, per_replica // max(1, getattr(parallel, "nnodes", 1)))
-
-
 def is_draft(vllm_config, model_config) -> bool:
     speculative = vllm_config.speculative_config
     return speculative is not None and model_config is speculative.draft_model_config

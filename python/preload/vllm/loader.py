@@ -24,7 +24,7 @@ from .options import parse
 
 logger = init_logger("vllm.preload")
 
-_HOLDING = ("LOADING", "READY", "DRAINING", "ORPHANED")  # states in which weights take memory, or will
+_RESIDENT = ("READY", "DRAINING", "ORPHANED")  # states in which a daemon's weights take memory
 
 
 class PreloadModelLoader(BaseModelLoader):
@@ -50,7 +50,6 @@ class PreloadModelLoader(BaseModelLoader):
                 total += PreloadModelLoader(draft)._charge(
                     vllm_config, vllm_config.speculative_config.draft_model_config
                 )
-        memory.remember_charge(vllm_config, total)
         return total
 
     def _charge(self, vllm_config, model_config) -> int:
@@ -60,7 +59,7 @@ class PreloadModelLoader(BaseModelLoader):
             acquired.charged_bytes = acquired.shard.memory_bytes
             if acquired.shard.info.memory == "cuda":
                 device = build.device_of(vllm_config, self.load_config)
-                acquired.kernels = KernelLoader.of_process(device, model_config.dtype)
+                acquired.kernels = KernelLoader(device, model_config.dtype)
         KEPT.put(model_config, acquired)
         return acquired.charged_bytes
 
@@ -78,21 +77,12 @@ class PreloadModelLoader(BaseModelLoader):
         found = acquirer.look()
         if found.state == "LOADING":
             raise cause  # it is coming, and will take the memory
-        resident = [daemon for daemon in (found, *acquirer.look_at_others()) if daemon.state in _HOLDING]
-        if resident:
-            on_cuda = resident[0].memory == "cuda"
-            # Ranks of a node that fall back together share the host's memory, and have a GPU each.
-            copies = 1 if on_cuda else engine.ranks_on_node(vllm_config)
-            held = sum(daemon.bytes for daemon in resident)
-            try:
-                needed = self._bytes_of(vllm_config, model_config)
-            except Unsupported:  # it can only be built from disk: as large as what is held, for all that is known
-                needed = held
+        if found.state in _RESIDENT:
             memory.check_second_copy(
-                needed * copies,
-                held,
-                memory.free_bytes(on_cuda),
-                resident[0].device,
+                self._bytes_of(vllm_config, model_config),
+                found.bytes,
+                memory.free_bytes(found.memory == "cuda"),
+                found.device,
                 cause,
             )
 
@@ -153,8 +143,8 @@ class PreloadModelLoader(BaseModelLoader):
         gc.collect()
         torch.accelerator.empty_cache()
         self._check_may_fall_back(acquirer, vllm_config, model_config, cause)
+        memory.give_back(acquired.charged_bytes, vllm_config)
         logger.warning("preload: loading %s from disk, since %s: %s", acquired.role, cause.status, cause)
-        memory.give_back(acquired.charged_bytes, vllm_config, cause)
         return self._load_from_disk(vllm_config, model_config, prefix)
 
     def _bytes_of(self, vllm_config, model_config) -> int:

@@ -10,7 +10,6 @@ import torch
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.version import __version__ as vllm_version
 
-from .._host_memory import free_host_bytes
 from ..errors import NotEnoughMemory, Unsupported
 from .acquire import Acquired
 
@@ -20,8 +19,11 @@ _MEMORY_LEFT = 512 << 20  # for what a load needs besides the weights
 
 
 def free_bytes(on_cuda: bool) -> int:
-    """What this process may still take: of its GPU, or of the host."""
-    return torch.cuda.mem_get_info()[0] if on_cuda else free_host_bytes()
+    if on_cuda:
+        return torch.cuda.mem_get_info()[0]
+    with open("/proc/meminfo") as meminfo:
+        fields = dict(line.split(":") for line in meminfo)
+    return int(fields["MemAvailable"].split()[0]) * 1024
 
 
 def check_accounted(acquired: Acquired, was_charged: bool, vllm_config) -> None:
@@ -40,30 +42,18 @@ def check_accounted(acquired: Acquired, was_charged: bool, vllm_config) -> None:
     )
 
 
-def remember_charge(vllm_config, total_bytes: int) -> None:
-    """What the worker was told of weights outside of it, target and draft together."""
-    _CHARGES[id(vllm_config.compilation_config)] = (vllm_config.compilation_config, total_bytes)
+def give_back(charged_bytes: int, vllm_config) -> None:
+    """Takes the charge back after a fallback: the weights are the worker's own now.
 
-
-# By engine: its configs are replaced for a draft, and share this one. Held, so that no other gets its id.
-_CHARGES: dict = {}
-
-
-def give_back(charged_bytes: int, vllm_config, cause: Exception) -> None:
-    """Takes a model's charge back after a fallback: its weights are the worker's own now.
-
-    The budget is what the worker's own function makes of its snapshot with what is still held outside, a
-    draft's weights beside a target's, say. Raises NotEnoughMemory where that is more than there is.
+    The budget is what the worker's own function makes of its snapshot without external weights.
     """
     if charged_bytes == 0:
         return
-    shared = vllm_config.compilation_config
     module = sys.modules["vllm.v1.worker.gpu_worker"]
     workers = [
         worker
         for worker in gc.get_objects()
-        if issubclass(type(worker), module.Worker)
-        and getattr(getattr(worker, "vllm_config", None), "compilation_config", None) is shared
+        if issubclass(type(worker), module.Worker) and getattr(worker, "vllm_config", None) is vllm_config
     ]
     if len(workers) != 1:
         raise Unsupported(
@@ -71,16 +61,7 @@ def give_back(charged_bytes: int, vllm_config, cause: Exception) -> None:
             f"({len(workers)} workers found): restart with --load-format auto"
         )
     (worker,) = workers
-    still_outside = max(0, _CHARGES.get(id(shared), (shared, charged_bytes))[1] - charged_bytes)
-    try:
-        budget = module.request_memory(worker.init_snapshot, worker.cache_config, still_outside)
-    except ValueError as error:
-        raise NotEnoughMemory(
-            f"the daemon's weights cannot be used ({cause}), and weights of the engine's own do not fit beside "
-            f"them: {error}"
-        ) from error
-    worker.requested_memory = budget
-    _CHARGES[id(shared)] = (shared, still_outside)
+    worker.requested_memory = module.request_memory(worker.init_snapshot, worker.cache_config)
 
 
 def weight_bytes(model: torch.nn.Module) -> int:

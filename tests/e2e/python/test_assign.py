@@ -3,7 +3,6 @@
 
 import collections
 import functools
-import types
 import unittest
 
 from optional_torch import needs_torch, torch
@@ -153,47 +152,6 @@ class Meta(unittest.TestCase):
                 "inner.plain['first']", "inner.table", "method.held", "names[1][0]", "partial['end']", "partial[0]",
             ],
         )  # fmt: skip
-
-    def test_looks_into_what_holds_things_in_other_ways(self):
-        def lost():
-            return torch.empty(2, device="meta")
-
-        class Slotted:
-            __slots__ = ("held", "unset")
-
-            def __init__(self):
-                self.held = lost()
-
-        class Registry(dict):
-            pass
-
-        class Model(torch.nn.Module):
-            shared = [lost()]
-
-        def with_defaults(x=lost(), *, y=lost()):
-            return x, y
-
-        model = Model()
-        model.slotted, model.queue = Slotted(), collections.deque([lost()])
-        model.view = types.MappingProxyType({"a": lost()})
-        model.keys, model.registry = {(lost(),): 1}, Registry(b=1)
-        model.registry.more = lost()
-        model.function = with_defaults
-        found = left_on_meta(model)
-        self.assertEqual(
-            sorted(path for path in found if not path.startswith("keys")),
-            ["function", "function.y", "queue[0]", "registry.more", "shared[0]", "slotted.held", "view['a']"],
-        )
-        self.assertEqual(len(found), 8)
-
-    def test_a_constructor_that_reads_weights_is_named(self):
-        from preload._meta import reads_of_weights
-
-        with self.assertRaisesRegex(preload.Unsupported, "constructor of Some reads weights"):
-            with WeightsOnMeta("cpu"), reads_of_weights("Some"):
-                torch.nn.Linear(2, 2).weight[0, 0].item()
-        with self.assertRaisesRegex(RuntimeError, "something else"), reads_of_weights("Some"):
-            raise RuntimeError("something else")
 
 
 if __name__ == "__main__":

@@ -51,26 +51,6 @@ class Find(WithDaemon):
             self.find(devise="host:0")
         with self.assertRaises(preload.UsageError):
             self.attach(absent_wait=-1)
-        for name in ("wait", "absent_wait", "connect_timeout"):
-            for value in (float("inf"), float("nan"), "3", True):
-                with self.subTest(name, value=value), self.assertRaisesRegex(preload.UsageError, name):
-                    self.find(device="host:0", **{name: value})
-        with self.assertRaisesRegex(preload.UsageError, "wait"):
-            self.find(wait=None)
-        with self.assertRaises(preload.UsageError):
-            self.find(socket_path="/run/p/x.sock")
-
-    def test_every_place_of_a_device_is_listed(self):
-        from preload.daemon import places_on
-
-        stem = next(entry for entry in os.listdir(self.directory) if entry.endswith(".sock")).split(".")[0]
-        for name in (f"{stem}.b.lock", f"{stem}.b_draft.state", f"{stem}.next.lock", f"{'0' * 16}.c.lock"):
-            open(os.path.join(self.directory, name), "w").close()
-            self.addCleanup(os.unlink, os.path.join(self.directory, name))
-        self.assertEqual(
-            places_on("host:0", self.directory), [("", "target"), ("b", "draft"), ("b", "target")]
-        )
-        self.assertEqual(places_on("host:0", os.path.join(self.directory, "none")), [])
 
 
 class Waiting(unittest.TestCase):

@@ -51,13 +51,6 @@ class Guard(WithDaemon):
             layer.load_state_dict({"weight": torch.zeros(4, 3, device=TORCH_DEVICE)})
         self.assertTrue(torch.equal(layer.weight, before))
 
-    def test_their_names_are_told_under_each(self):
-        from preload._guard import shared_names
-
-        layer = self.linear()
-        model = torch.nn.ModuleDict({"a": layer, "b": layer, "own": torch.nn.Linear(2, 2)})
-        self.assertEqual(shared_names(model), ["a.weight", "b.weight"])
-
     def test_reads_as_ever(self):
         layer = self.linear()
         self.assertEqual(layer(torch.ones(3, device=TORCH_DEVICE)).tolist(), [3, 33, 63, 93])

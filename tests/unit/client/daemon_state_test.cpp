@@ -2,12 +2,10 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
-#include <optional>
 #include <string>
 #include <thread>
 
 #include "preload/client.hpp"
-#include "serve/connect.hpp"
 #include "unit/client/client_fixture.hpp"
 
 namespace preload::test {
@@ -82,25 +80,6 @@ TEST_F(DaemonState, OfALoadingOneSaysHowFarItIs) {
   EXPECT_EQ(daemon.job, "job-7");
   EXPECT_EQ(daemon.bytes, std::uint64_t{4} << 30);
   EXPECT_THAT(daemon.text, HasSubstr("1.00 GiB of 4.00 GiB"));
-}
-
-// Stopped, or too busy to say a word: its weights are where they were.
-TEST_F(DaemonState, OfOneThatHangsIsNotThatOfNone) {
-  const SocketDir directory = made();
-  std::optional<Fd> lock = take_lock(directory, kEndpoint);
-  const Fd listener = listen_at(directory, kEndpoint.socket_name());
-  StateFile ready = state("READY");
-  ready.progress.bytes = ready.progress.total_bytes;
-  write_state(directory, kEndpoint, ready);
-  AttachOptions options = wanted();
-  options.connect_timeout = 100ms;
-  const Daemon daemon = find_daemon(options);
-  EXPECT_EQ(daemon.state, PRELOAD_DAEMON_LOADING);
-  EXPECT_EQ(daemon.bytes, std::uint64_t{4} << 30);
-  options.wait = 300ms;
-  EXPECT_EQ(refused(options), PRELOAD_E_TIMEOUT);
-  lock.reset();
-  EXPECT_EQ(find_daemon(options).state, PRELOAD_DAEMON_ABSENT) << "whoever listens, serves nothing";
 }
 
 TEST_F(DaemonState, OfAFailedOneSaysWhy) {
