@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -95,6 +97,12 @@ namespace detail {
 inline const char* text_or_null(const std::string& text) noexcept {
   return text.empty() ? nullptr : text.c_str();
 }
+// The C ABI counts up to 24.8 days; a longer wait is that long.
+inline std::int32_t c_milliseconds(std::chrono::milliseconds wait) noexcept {
+  using Limits = std::numeric_limits<std::int32_t>;
+  return static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(wait.count(), Limits::min(), Limits::max()));
+}
 // Points into `options`.
 inline preload_attach_options c_options(const AttachOptions& options) {
   auto c = sized<preload_attach_options>();
@@ -105,10 +113,10 @@ inline preload_attach_options c_options(const AttachOptions& options) {
   c.role = text_or_null(options.role);
   c.expect_json = text_or_null(options.expect_json);
   c.client_name = text_or_null(options.client_name);
-  c.connect_timeout_ms = static_cast<std::int32_t>(options.connect_timeout.count());
-  c.wait_timeout_ms = static_cast<std::int32_t>(options.wait.count());
+  c.connect_timeout_ms = c_milliseconds(options.connect_timeout);
+  c.wait_timeout_ms = c_milliseconds(options.wait);
   if (options.absent_wait) {
-    const auto ms = static_cast<std::int32_t>(options.absent_wait->count());
+    const auto ms = c_milliseconds(*options.absent_wait);
     c.absent_timeout_ms = ms > 0 ? ms : -1;
   }
   c.mode = options.copy ? PRELOAD_MODE_COPY : PRELOAD_MODE_MAP;
