@@ -86,8 +86,8 @@ typedef struct preload_attach_options {
 } preload_attach_options;
 
 typedef enum preload_daemon_state {
-  PRELOAD_DAEMON_ABSENT = 0, /* nothing holds the lock and nobody answers */
-  PRELOAD_DAEMON_LOADING = 1,
+  PRELOAD_DAEMON_ABSENT = 0,  /* nothing holds the lock and nobody answers */
+  PRELOAD_DAEMON_LOADING = 1, /* or it holds its lock and does not answer */
   PRELOAD_DAEMON_READY = 2,
   PRELOAD_DAEMON_DRAINING = 3, /* its weights go with the last lease */
   PRELOAD_DAEMON_RELEASED = 4,

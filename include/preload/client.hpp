@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,11 +91,18 @@ struct AttachOptions {
   std::string socket_path;            // instead of socket_dir: this very socket
   // For a daemon of which there is no sign, instead of `wait`; see absent_timeout_ms.
   std::optional<std::chrono::milliseconds> absent_wait;
+  std::string allow_uids;  // users whose daemons are trusted, too: "990" or "990,1000"
 };
 
 namespace detail {
 inline const char* text_or_null(const std::string& text) noexcept {
   return text.empty() ? nullptr : text.c_str();
+}
+// The C ABI counts up to 24.8 days; a longer wait is that long.
+inline std::int32_t c_milliseconds(std::chrono::milliseconds wait) noexcept {
+  using Limits = std::numeric_limits<std::int32_t>;
+  return static_cast<std::int32_t>(
+      std::clamp<std::int64_t>(wait.count(), Limits::min(), Limits::max()));
 }
 // Points into `options`.
 inline preload_attach_options c_options(const AttachOptions& options) {
@@ -105,14 +114,15 @@ inline preload_attach_options c_options(const AttachOptions& options) {
   c.role = text_or_null(options.role);
   c.expect_json = text_or_null(options.expect_json);
   c.client_name = text_or_null(options.client_name);
-  c.connect_timeout_ms = static_cast<std::int32_t>(options.connect_timeout.count());
-  c.wait_timeout_ms = static_cast<std::int32_t>(options.wait.count());
+  c.connect_timeout_ms = c_milliseconds(options.connect_timeout);
+  c.wait_timeout_ms = c_milliseconds(options.wait);
   if (options.absent_wait) {
-    const auto ms = static_cast<std::int32_t>(options.absent_wait->count());
+    const auto ms = c_milliseconds(*options.absent_wait);
     c.absent_timeout_ms = ms > 0 ? ms : -1;
   }
   c.mode = options.copy ? PRELOAD_MODE_COPY : PRELOAD_MODE_MAP;
   c.base_address = options.base_address;
+  c.allow_uids = text_or_null(options.allow_uids);
   return c;
 }
 }  // namespace detail

@@ -3,12 +3,17 @@
 
 torch knows no read-only memory: a write to it ends the process, or the CUDA context. These types are
 torch's own but for the methods that write: what only reads them costs half a microsecond a call and
-compiles as ever. Writes through views and ``out=`` go past them.
+compiles as ever. Past them go writes that are not calls of the tensor's own methods: through views, by
+functions of torch (``torch.relu_(w)``, ``torch.Tensor.add_(w, 1)``, ``inplace=True``, ``_foreach``), and ``out=``.
+DistributedDataParallel, which writes to what it wraps, is refused where it begins to.
 """
 
 from __future__ import annotations
 
+import functools
+
 import torch
+from torch.nn.parallel import distributed
 
 from .errors import Unsupported
 
@@ -110,8 +115,30 @@ for _name in _WRITING:
     setattr(_Shared, _name, _refusing(_name))
 
 
+def _refuse_synchronizing() -> None:
+    """DistributedDataParallel broadcasts all that it wraps, in place and past every method."""
+    synchronize = getattr(distributed, "_sync_module_states", None)
+    if synchronize is None or hasattr(synchronize, "preload_refuses"):
+        return
+
+    @functools.wraps(synchronize)
+    def refusing(module, *args, params_and_buffers_to_ignore=(), **kwargs):
+        for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+            if isinstance(tensor, _Shared) and name not in params_and_buffers_to_ignore:
+                raise Unsupported(
+                    f"DistributedDataParallel would write to {name}, which is shared with a preload daemon and its "
+                    "other clients: take weights of your own with copy=True, or name those that are shared to "
+                    "DistributedDataParallel._set_params_and_buffers_to_ignore_for_model"
+                )
+        return synchronize(module, *args, params_and_buffers_to_ignore=params_and_buffers_to_ignore, **kwargs)
+
+    refusing.preload_refuses = True
+    distributed._sync_module_states = refusing
+
+
 def guard(tensor: torch.Tensor, name: str) -> None:
     """Makes a tensor or parameter of torch's own types refuse writes, whoever holds it already."""
+    _refuse_synchronizing()
     for shared in (SharedParameter, SharedTensor):
         if type(tensor) is shared._ordinary:
             tensor.__class__ = shared

@@ -25,6 +25,17 @@ class KernelLoader:
         """Until it is done, so that what follows has the device's memory to itself."""
         self._thread.join()
 
+    _started: KernelLoader | None = None
+    _starting = threading.Lock()
+
+    @classmethod
+    def started(cls, device: torch.device, dtype: torch.dtype) -> KernelLoader:
+        """The one of this process: what it loads is the process's, whichever model asks."""
+        with cls._starting:
+            if cls._started is None:
+                cls._started = cls(device, dtype)
+            return cls._started
+
     def _run(self) -> None:
         try:
             with torch.inference_mode(), self._device:

@@ -32,6 +32,7 @@ class AttachOptions(ctypes.Structure):
         ("base_address", c_uint64),
         ("socket_path", c_char_p),
         ("absent_timeout_ms", c_int32),
+        ("allow_uids", c_char_p),
     ]
 
 

@@ -33,7 +33,7 @@ class Info:
     tensors: int
     slabs: int
     bytes: int
-    evidence: str  # what a match rests on: "none", "key", "receipt", "blobs", "hash" or "sample"
+    evidence: str  # what a match rests on: "none", "key", "receipt", "hash" or "sample"
     base_address: int  # of the range that all slabs lie in; 0: they lie apart
     range_bytes: int
     is_copy: bool  # memory of our own, writable; the daemon holds nothing for us

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import _library
@@ -25,6 +26,7 @@ class Where:
     wait: seconds to wait for a daemon that is loading or not there yet.
     absent_wait: seconds to wait for a first sign of a daemon, when that is not ``wait``.
     connect_timeout: seconds for one connect and the greeting.
+    allow_uids: user ids whose daemons are trusted besides our own and root's; $PRELOAD_ALLOW_UIDS adds to them.
     """
 
     gpu: object = None
@@ -37,11 +39,13 @@ class Where:
     absent_wait: float | None = None
     connect_timeout: float = 5.0
     client_name: str | None = None
+    allow_uids: Sequence[int] = ()
 
     def options(self) -> _library.AttachOptions:
-        if self.wait < 0 or self.connect_timeout <= 0 or (self.absent_wait or 0) < 0:
-            raise UsageError("waits must not be negative and connect_timeout must be positive")
-        absent = 0 if self.absent_wait is None else _milliseconds(self.absent_wait) or -1
+        wait, connect = _milliseconds("wait", self.wait), _milliseconds("connect_timeout", self.connect_timeout)
+        if self.connect_timeout == 0:
+            raise UsageError("connect_timeout must be more than 0 seconds")
+        absent = 0 if self.absent_wait is None else _milliseconds("absent_wait", self.absent_wait) or -1
         return _library.AttachOptions(
             struct_size=ctypes.sizeof(_library.AttachOptions),
             socket_dir=None if self.socket_dir is None else os.fsencode(self.socket_dir),
@@ -50,9 +54,10 @@ class Where:
             slot=self.slot.encode() if self.slot else None,
             role=self.role.encode() if self.role else None,
             client_name=(self.client_name or _client_name()).encode(),
-            connect_timeout_ms=max(1, _milliseconds(self.connect_timeout)),
-            wait_timeout_ms=_milliseconds(self.wait),
+            connect_timeout_ms=max(1, connect),
+            wait_timeout_ms=wait,
             absent_timeout_ms=absent,
+            allow_uids=",".join(map(str, self.allow_uids)).encode() or None,
         )
 
 
@@ -75,6 +80,21 @@ class Daemon:
     text: str  # how far it is, why it failed, or what was looked for
 
 
+def daemons_in(socket_dir: str | os.PathLike | None, connect_timeout: float = 5.0) -> list[Daemon]:
+    """One look at each daemon of a directory (None: the default one), and at what a keeper has of one."""
+    directory = socket_dir or os.environ.get("PRELOAD_SOCKET_DIR") or f"/tmp/preload-{os.geteuid()}"
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    places = sorted({name.removesuffix(".state") for name in names if name.endswith(".state")})
+    found = (
+        find_daemon(socket_path=os.path.join(directory, f"{place}.sock"), connect_timeout=connect_timeout)
+        for place in places
+    )
+    return [daemon for daemon in found if daemon.state != "ABSENT"]
+
+
 def find_daemon(**where) -> Daemon:
     """One look at the daemon that ``where`` names (see Where), without waiting or taking a lease."""
     options = Where(**where).options()
@@ -95,8 +115,11 @@ def find_daemon(**where) -> Daemon:
     )
 
 
-def _milliseconds(seconds: float) -> int:
-    return min(int(seconds * 1000), 2**31 - 1)
+def _milliseconds(what: str, seconds: float) -> int:
+    """At most what the library takes, 24.8 days: infinity means that."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds >= 0:
+        raise UsageError(f"{what} must be a number of seconds, not negative, not {seconds!r}")
+    return int(min(seconds * 1000, 2**31 - 1))
 
 
 def _device_text(gpu, device) -> bytes | None:

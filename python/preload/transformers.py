@@ -10,6 +10,7 @@ The daemon serves ``--layout transformers`` (or ``hf`` where the checkpoint's na
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 
@@ -18,7 +19,7 @@ import transformers
 
 from ._assign import assign
 from ._meta import WeightsOnMeta, left_on_meta
-from .errors import Mismatch, Unsupported
+from .errors import Mismatch, Unsupported, UsageError
 from .timing import Timing
 from .torch import StateDict, load
 
@@ -35,6 +36,7 @@ def from_preload(
     dtype=None,
     revision: str | None = None,
     trusted: bool = False,
+    expect=None,
     attn_implementation: str | None = None,
     gpu=None,
     **where,
@@ -42,8 +44,10 @@ def from_preload(
     """The model of a checkpoint, built around the weights that a daemon holds of it; in eval mode.
 
     model_dir: directory or hub id in the local cache; its files must be those that the daemon loaded,
-        unless trusted. model_class: as in transformers, an auto class or a model's own.
-    config, dtype, attn_implementation: as in from_pretrained; dtype must be what is served.
+        unless trusted. expect: with trusted, what must be served instead, as in preload.attach.
+    model_class: as in transformers, an auto class or a model's own.
+    config, dtype, attn_implementation: as in from_pretrained; dtype must be what is served, and config is
+        copied.
     gpu and where: as in preload.attach: device, slot, socket_dir, wait, copy …
 
     Parameters do not require gradients: they are read-only, and raise Unsupported for what would write to
@@ -52,12 +56,15 @@ def from_preload(
     another checkpoint, TensorMismatch with the list of tensors that differ, Unsupported for models
     that transformers quantizes itself.
     """
+    if expect is not None and not trusted:
+        raise UsageError(
+            "from_preload compares model_dir's files with what is served: give expect only with trusted=True"
+        )
     timing = Timing()
     with timing.step("config"):
         config = _config(model_dir, config, revision)
-    expect = (
-        None if trusted else {"model": os.fspath(model_dir), **({"revision": revision} if revision else {})}
-    )
+    if not trusted:
+        expect = {"model": os.fspath(model_dir), **({"revision": revision} if revision else {})}
     state = load(gpu, expect=expect, **where)
     for step, milliseconds in state.timing.steps.items():
         timing.add(step, milliseconds)
@@ -78,6 +85,8 @@ def _config(model_dir, config, revision):
     if config is None:
         extra = {"revision": revision} if revision else {}
         config = transformers.AutoConfig.from_pretrained(model_dir, local_files_only=True, **extra)
+    else:
+        config = copy.deepcopy(config)  # building a model writes to it, as from_pretrained knows
     quantization = getattr(config, "quantization_config", None)
     if quantization is not None:
         method = (

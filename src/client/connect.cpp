@@ -40,9 +40,23 @@ std::string loading_text(const SocketDir& directory, const Place& place,
   return text;
 }
 
-// `unreachable`: why its socket did not answer.
-Look look_without_socket(const SocketDir& directory, const Place& place,
-                         const std::string& unreachable) {
+// Whether the daemon came as far as serving, so that its weights may outlive it at a keeper.
+bool has_served(const std::optional<StateFile>& state) {
+  return state && (state->state == "READY" || state->state == "DRAINING");
+}
+
+std::string silent_text(const SocketDir& directory, const Place& place, const StateFile& state,
+                        const std::string& unreachable) {
+  return fmt::format(
+      "the daemon for {} in {} (pid {}) holds its lock {} but does not answer ({}): if it is "
+      "stopped, let it go on (kill -CONT {}), else end it",
+      place.name, directory.path(), state.pid, place.file(".lock"), unreachable, state.pid);
+}
+
+// `unreachable`: why nobody answered at its socket. Who holds a lock may hold weights, answer or
+// not: that is never "absent".
+Look look_without_answer(const SocketDir& directory, const Place& place,
+                         const std::string& unreachable, bool keeper_is_silent) {
   const bool held = lock_is_held(directory, place.file(".lock"));
   std::optional<StateFile> state = read_state(directory, place.file(".state"));
   if (state && state->boot_id != current_boot_id()) state.reset();
@@ -51,8 +65,18 @@ Look look_without_socket(const SocketDir& directory, const Place& place,
                                  directory.path(), state->code, state->text),
                      *state};
   }
-  if (held && state && state->state == "READY") return Loading{unreachable, state};
+  if (held && state && state->state != "LOADING") {
+    return Loading{silent_text(directory, place, *state, unreachable), state};
+  }
   if (held) return Loading{loading_text(directory, place, state), state};
+  if (keeper_is_silent && has_served(state)) {
+    return Loading{
+        fmt::format("the daemon for {} in {} (pid {}) is gone, and the keeper, which may "
+                    "have its weights, does not answer: let it go on (kill -CONT) or "
+                    "end it; its pid is in {}",
+                    place.name, directory.path(), state->pid, kKeeperLock),
+        state};
+  }
   if (state) {
     return Absent{
         fmt::format("the daemon for {} in {} (pid {}, last {}) is gone: its lock {} is "
@@ -66,17 +90,24 @@ Look look_without_socket(const SocketDir& directory, const Place& place,
 }
 
 // What a keeper has of a daemon that is gone; it answers in its stead.
-std::optional<Connection> ask_keeper(const SocketDir& directory, const Place& place,
-                                     const ConnectOptions& options) {
+struct Kept {
+  std::optional<Connection> connection;
+  bool is_silent = false;  // one runs, and does not answer
+};
+
+Kept ask_keeper(const SocketDir& directory, const Place& place, const ConnectOptions& options) {
   try {
     Fd socket = connect_to(directory, std::string(kKeeperSocket), options.connect_timeout_ms);
     wire::HelloReply hello =
         wire::call_hello(socket.get(), {options.identity, place.stem}, options.connect_timeout_ms);
-    if (hello.state != wire::DaemonState::kOrphaned) return std::nullopt;
-    return Connection{std::move(socket), std::move(hello)};
+    if (hello.state != wire::DaemonState::kOrphaned) return {};
+    return {Connection{std::move(socket), std::move(hello)}};
+  } catch (const wire::PeerError& refusal) {
+    if (refusal.code() != Errc::kUnavailable) throw;
+    return {};  // it has nothing of this place
   } catch (const Error& error) {
     if (error.code() != Errc::kUnavailable) throw;
-    return std::nullopt;  // no keeper, or nothing of this place
+    return {std::nullopt, lock_is_held(directory, std::string(kKeeperLock))};
   }
 }
 
@@ -86,11 +117,17 @@ Look look_at(const SocketDir& directory, const Place& place, const ConnectOption
     socket = connect_to(directory, place.file(".sock"), options.connect_timeout_ms);
   } catch (const Error& error) {
     if (error.code() != Errc::kUnavailable) throw;
-    if (auto kept = ask_keeper(directory, place, options)) return std::move(*kept);
-    return look_without_socket(directory, place, error.what());
+    Kept kept = ask_keeper(directory, place, options);
+    if (kept.connection) return std::move(*kept.connection);
+    return look_without_answer(directory, place, error.what(), kept.is_silent);
   }
-  wire::HelloReply hello =
-      wire::call_hello(socket.get(), {options.identity}, options.connect_timeout_ms);
+  wire::HelloReply hello;
+  try {
+    hello = wire::call_hello(socket.get(), {options.identity}, options.connect_timeout_ms);
+  } catch (const Error& error) {
+    if (error.code() != Errc::kUnavailable) throw;
+    return look_without_answer(directory, place, error.what(), false);
+  }
   if (hello.state == wire::DaemonState::kLoading) {
     const auto state = read_state(directory, place.file(".state"));
     return Loading{loading_text(directory, place, state), state};

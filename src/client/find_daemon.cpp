@@ -96,12 +96,16 @@ preload_daemon FoundDaemon::describe() const noexcept {
 }
 
 FoundDaemon find_daemon(const ConnectOptions& options) {
+  const Finding finding(options.connect_timeout_ms);
   FoundDaemon found;
   try {
-    found = std::visit(Finding(options.connect_timeout_ms), look_for_daemon(options));
+    found = std::visit(finding, look_for_daemon(options));
   } catch (const Error& error) {
     if (error.code() != Errc::kUnavailable) throw;
-    found.text = error.what();
+    // It went, or fell silent, after its greeting. Who greets and then says nothing is not absent.
+    const Look again = look_for_daemon(options);
+    found = std::holds_alternative<Connection>(again) ? finding(Loading{error.what(), {}})
+                                                      : std::visit(finding, again);
   }
   found.cuda_ordinal = ordinal_of(found.status.gpu_uuid);
   return found;

@@ -108,6 +108,30 @@ def mismatches(program: str, work: pathlib.Path) -> bool:
             )
 
 
+def arguments(program: str, work: pathlib.Path) -> bool:
+    """The caller's config stays as it was; what must be served is said once, by the files or by expect."""
+    mine = str(work / "llama")
+    config = transformers.AutoConfig.from_pretrained(mine)
+    config._attn_implementation = "eager"
+    before = config.to_dict()
+    with daemon.Served(program, "--model", mine, "--layout", "transformers") as served:
+        key = served.status()["key"]
+        model = from_preload(
+            mine, device="host:0", config=config, attn_implementation="sdpa", trusted=True, expect=key
+        )
+        unchanged = config.to_dict() == before and config._attn_implementation == "eager"
+        for options, error in (
+            ({"trusted": True, "expect": "0" * 64}, preload.Mismatch),
+            ({"expect": key}, preload.UsageError),
+        ):
+            try:
+                from_preload(mine, device="host:0", **options)
+                return False
+            except error:
+                pass
+        return unchanged and model.config is not config and model.config._attn_implementation == "sdpa"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
@@ -123,6 +147,8 @@ def main() -> int:
         ok.append(check(kind, args.program, directory, "transformers", compare_running))
     ok.append(mismatches(args.program, args.work))
     print(f"mismatches: {'ok' if ok[-1] else 'FAILED'}")
+    ok.append(arguments(args.program, args.work))
+    print(f"arguments: {'ok' if ok[-1] else 'FAILED'}")
     for family in FAMILIES:
         directory = layout_checkpoint.write_family(str(args.work / "families"), family)
         ok.append(check(family, args.program, directory, "transformers", compare_held))

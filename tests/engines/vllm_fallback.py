@@ -9,6 +9,7 @@ import argparse
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -75,6 +76,15 @@ class Fallback:
             finally:
                 loading.kill()
 
+    def stopped(self) -> None:
+        """A daemon that holds its weights and does not answer: never taken for one that is not there."""
+        with daemon.Served(self.program, "--model", self.model) as served:
+            served.process.send_signal(signal.SIGSTOP)
+            try:
+                self.fails("Timeout", fallback=True, state_timeout_s=2, connect_timeout_s=1)
+            finally:
+                served.process.send_signal(signal.SIGCONT)
+
     def failed(self) -> str:
         """A daemon that refused its checkpoint left a tombstone."""
         broken = self.work / "broken"
@@ -113,6 +123,7 @@ def main() -> int:
         "other_layout",
         "comes_later",
         "loading",
+        "stopped",
         "failed",
         "released",
         "unknown_key",

@@ -59,13 +59,18 @@ def kv_bytes(free_at_start: int, free_after: int, external: int) -> int:
 
 
 def budgets() -> str:
-    """The KV cache gets the same bytes from disk, from shared weights and from a copy of them."""
+    """The KV cache gets the same bytes from disk and from weights that the daemon holds, or held until a
+    copy was taken: what is free is the same. Not charged, they would be asked for a second time, which vLLM refuses."""
     disk = kv_bytes(TOTAL, TOTAL - WEIGHTS - CONTEXT, 0)
     shared = kv_bytes(TOTAL - WEIGHTS, TOTAL - WEIGHTS - CONTEXT, WEIGHTS)
-    copied = kv_bytes(TOTAL - WEIGHTS, TOTAL - WEIGHTS - CONTEXT, WEIGHTS)  # one taken, the other gone
     twice = kv_bytes(TOTAL - WEIGHTS, TOTAL - 2 * WEIGHTS - CONTEXT, WEIGHTS)  # others hold the daemon's
     want = math.ceil(TOTAL * UTILIZATION) - WEIGHTS - CONTEXT - ACTIVATIONS
-    assert disk == shared == copied == want, (disk, shared, copied, want)
+    assert disk == shared == want, (disk, shared, want)
+    try:
+        kv_bytes(TOTAL - WEIGHTS, TOTAL - WEIGHTS - CONTEXT, 0)
+        raise AssertionError("weights that are not charged were granted again")
+    except ValueError:
+        pass
     assert twice == want - WEIGHTS, twice
     return f"{want / GIB:.2f} GiB each"
 
@@ -132,12 +137,17 @@ def one_attachment(program: str, work: pathlib.Path) -> None:
 
 def no_room(program: str, work: pathlib.Path) -> None:
     """Another model is resident: without room beside it an error, with room a load from disk."""
+    other = daemon.write_model(work / "other", "llama", seed=2)
+    for slot in ("", "b"):  # under another slot they take as much memory
+        no_room_beside(program, work, other, *(["--slot", slot] if slot else []))
+
+
+def no_room_beside(program: str, work: pathlib.Path, other: str, *options: str) -> None:
     from preload import NotEnoughMemory
     from preload.vllm import memory
 
-    other = daemon.write_model(work / "other", "llama", seed=2)
     config = engine_config(str(work / "llama"))
-    with daemon.Served(program, "--model", other):
+    with daemon.Served(program, "--model", other, *options):
         with mock.patch.object(memory, "free_bytes", lambda on_cuda: 1 << 20):
             try:
                 asked(config)
@@ -149,32 +159,65 @@ def no_room(program: str, work: pathlib.Path) -> None:
     assert not any(parameter.is_meta for parameter in model.parameters())
 
 
-def taken_back() -> None:
-    """After a fallback the budget is what request_memory makes of it without external weights."""
-    from preload import Unsupported
-    from preload.vllm import memory
+def budget_of(config, free: int):
+    """A worker's budget, charged with what is left of the daemon's weights."""
     from vllm.v1.worker.gpu_worker import Worker
 
-    config, worker = object(), object.__new__(Worker)
+    worker = object.__new__(Worker)
     worker.vllm_config = config
     worker.cache_config = SimpleNamespace(gpu_memory_utilization=UTILIZATION)
-    worker.init_snapshot = snapshot(TOTAL - CONTEXT)
-    worker.requested_memory = math.ceil(TOTAL * UTILIZATION) - WEIGHTS
-    memory.give_back(0, config)
-    assert worker.requested_memory == math.ceil(TOTAL * UTILIZATION) - WEIGHTS
-    memory.give_back(WEIGHTS, config)
-    assert worker.requested_memory == math.ceil(TOTAL * UTILIZATION)
+    worker.init_snapshot = snapshot(free)
+    return worker
+
+
+class CompilationConfig:
+    """Of which there is one per engine."""
+
+
+def configured():
+    return SimpleNamespace(compilation_config=CompilationConfig())
+
+
+def taken_back() -> None:
+    """After a fallback the budget is what request_memory makes of what is still charged."""
+    from preload import Mismatch, NotEnoughMemory, Unsupported
+    from preload.vllm import memory
+
+    cause, all_of_it, draft = Mismatch("other weights"), math.ceil(TOTAL * UTILIZATION), 2 * GIB
+    config = configured()
+    worker = budget_of(config, TOTAL - CONTEXT)
+    memory.CHARGES.put(config, WEIGHTS + draft)
+    worker.requested_memory = all_of_it - WEIGHTS - draft
+    memory.give_back(0, config, cause)
+    assert worker.requested_memory == all_of_it - WEIGHTS - draft
+    memory.give_back(WEIGHTS, config, cause)
+    assert worker.requested_memory == all_of_it - draft, worker.requested_memory  # it is attached still
+    # vLLM's proposers load drafts by a config of their own, which shares this much.
+    replaced = SimpleNamespace(compilation_config=config.compilation_config)
+    memory.give_back(draft, replaced, cause)
+    assert worker.requested_memory == all_of_it
     worker.init_snapshot = snapshot(TOTAL - WEIGHTS)  # the daemon's are still there
+    memory.CHARGES.put(config, WEIGHTS)
     try:
-        memory.give_back(WEIGHTS, config)
+        memory.give_back(WEIGHTS, config, cause)
         raise AssertionError("more was granted than is free")
-    except ValueError:
-        pass
+    except NotEnoughMemory as error:
+        assert "other weights" in str(error) and "20.00 GiB" in str(error), error
     try:
-        memory.give_back(WEIGHTS, object())
+        memory.give_back(WEIGHTS, configured(), cause)
         raise AssertionError("another engine's budget was changed")
-    except Unsupported:
-        pass
+    except Unsupported as error:
+        assert "other weights" in str(error), error
+
+
+def drafts_config(work: pathlib.Path) -> None:
+    """The config that a proposer makes for its draft is another, and shares its compilation config."""
+    from vllm.config import replace
+
+    config = engine_config(str(work / "llama"))
+    replaced = replace(config, quant_config=None)
+    assert replaced is not config
+    assert replaced.compilation_config is config.compilation_config
 
 
 def second_copy() -> None:
@@ -191,6 +234,30 @@ def second_copy() -> None:
             assert "other weights" in str(error) and "20.00 GiB on cuda:0" in str(error), error
         else:
             raise AssertionError(f"a second copy was begun with {free} bytes free")
+    check_second_copy(WEIGHTS, 0, 3 * WEIGHTS, "cuda:0", cause, coming=WEIGHTS)
+    try:
+        check_second_copy(WEIGHTS, 0, 2 * WEIGHTS, "cuda:0", cause, coming=WEIGHTS)
+        raise AssertionError("a second copy was begun where another model is still to come")
+    except NotEnoughMemory as error:
+        assert "20.00 GiB to come" in str(error), error
+
+
+def ranks_of_a_node() -> None:
+    """Ranks on host memory load their copies side by side; a GPU has one."""
+    from preload.vllm.memory import copies
+    from vllm.config import ParallelConfig
+
+    for given, expected in (
+        ({}, 1),
+        ({"tensor_parallel_size": 2}, 2),
+        ({"tensor_parallel_size": 2, "pipeline_parallel_size": 2}, 4),
+        ({"tensor_parallel_size": 4, "nnodes": 2}, 2),
+        ({"tensor_parallel_size": 2, "data_parallel_size": 3, "data_parallel_size_local": 3}, 6),
+        ({"data_parallel_size": 4, "data_parallel_size_local": 2}, 2),
+    ):
+        config = SimpleNamespace(parallel_config=ParallelConfig(distributed_executor_backend="mp", **given))
+        assert copies(False, config) == expected, (given, copies(False, config))
+        assert copies(True, config) == 1
 
 
 def without_the_hook() -> None:
@@ -225,9 +292,11 @@ def main() -> int:
     table.check("budgets", budgets)
     table.check("taken back", taken_back)
     table.check("second copy", second_copy)
+    table.check("ranks of a node", ranks_of_a_node)
     table.check("without the hook", without_the_hook)
     preload.vllm.register()
     start_groups(engine_config(daemon.write_model(args.work / "llama", "llama")))
+    table.check("a draft's config", drafts_config, args.work)
     table.check("one attachment", one_attachment, args.program, args.work)
     table.check("no room", no_room, args.program, args.work)
     table.check("served bytes", served_bytes, args.program, args.work)

@@ -105,6 +105,9 @@ def guard() -> None:
             lambda: shared[3:5].copy_(own[3:5]),
             lambda: shared.view(2, 4).t().mul_(2),
             lambda: torch.add(own, 1, out=shared),
+            lambda: torch._foreach_add_([own, shared], 1),
+            lambda: torch._foreach_zero_([own[:2], shared[4:]]),
+            lambda: torch._foreach_copy_([own, shared], [shared, own]),
         ):
             try:
                 write()

@@ -52,6 +52,11 @@ class Acquirer:
             found["socket_dir"] = options.socket_dir
         return {**found, "connect_timeout": options.connect_timeout_s}
 
+    def directory(self) -> str | None:
+        """Where daemons and engines meet; None: the default."""
+        path = self._options.socket_path
+        return self._options.socket_dir if path is None else os.path.dirname(path)
+
     def look(self) -> Daemon:
         return preload.find_daemon(**self.where())
 

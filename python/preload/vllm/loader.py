@@ -14,6 +14,7 @@ from vllm.logger import init_logger
 from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 from vllm.model_executor.model_loader.utils import get_draft_load_config
+from vllm.platforms import current_platform
 from vllm.utils.torch_utils import set_default_torch_dtype
 
 from .._kernels import KernelLoader
@@ -23,8 +24,6 @@ from .acquire import KEPT, RECOVERABLE, Acquired, Acquirer
 from .options import parse
 
 logger = init_logger("vllm.preload")
-
-_RESIDENT = ("READY", "DRAINING", "ORPHANED")  # states in which a daemon's weights take memory
 
 
 class PreloadModelLoader(BaseModelLoader):
@@ -50,6 +49,7 @@ class PreloadModelLoader(BaseModelLoader):
                 total += PreloadModelLoader(draft)._charge(
                     vllm_config, vllm_config.speculative_config.draft_model_config
                 )
+        memory.CHARGES.put(vllm_config, total)
         return total
 
     def _charge(self, vllm_config, model_config) -> int:
@@ -59,7 +59,7 @@ class PreloadModelLoader(BaseModelLoader):
             acquired.charged_bytes = acquired.shard.memory_bytes
             if acquired.shard.info.memory == "cuda":
                 device = build.device_of(vllm_config, self.load_config)
-                acquired.kernels = KernelLoader(device, model_config.dtype)
+                acquired.kernels = KernelLoader.started(device, model_config.dtype)
         KEPT.put(model_config, acquired)
         return acquired.charged_bytes
 
@@ -77,13 +77,17 @@ class PreloadModelLoader(BaseModelLoader):
         found = acquirer.look()
         if found.state == "LOADING":
             raise cause  # it is coming, and will take the memory
-        if found.state in _RESIDENT:
+        on_cuda = current_platform.is_cuda()
+        resident, coming = memory.held_bytes(acquirer.directory(), on_cuda, self.options.connect_timeout_s)
+        if resident or coming:
+            ranks = memory.copies(on_cuda, vllm_config)
             memory.check_second_copy(
-                self._bytes_of(vllm_config, model_config),
-                found.bytes,
-                memory.free_bytes(found.memory == "cuda"),
-                found.device,
+                ranks * self._bytes_of(vllm_config, model_config),
+                resident,
+                memory.free_bytes(on_cuda),
+                found.device or acquirer.where()["device"],
                 cause,
+                coming,
             )
 
     # What the model runner asks.
@@ -143,8 +147,8 @@ class PreloadModelLoader(BaseModelLoader):
         gc.collect()
         torch.accelerator.empty_cache()
         self._check_may_fall_back(acquirer, vllm_config, model_config, cause)
-        memory.give_back(acquired.charged_bytes, vllm_config)
         logger.warning("preload: loading %s from disk, since %s: %s", acquired.role, cause.status, cause)
+        memory.give_back(acquired.charged_bytes, vllm_config, cause)
         return self._load_from_disk(vllm_config, model_config, prefix)
 
     def _bytes_of(self, vllm_config, model_config) -> int:

@@ -40,18 +40,20 @@ def parse(extra_config: dict | None) -> Options:
             f"known are {sorted(known)}"
         )
     for key in ("connect_timeout_s", "state_timeout_s", "wait_s"):
-        value = given.get(key)
-        if value is None:
+        if key not in given:
             continue
-        least_ok = not isinstance(value, (bool, str)) and (
-            value > 0 or (value == 0 and key != "connect_timeout_s")
-        )
-        if not least_ok:
+        value = given[key]
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not (is_number and (value > 0 or (value == 0 and key != "connect_timeout_s"))):
             _refuse(key, "a number of seconds, not negative", value)
         given[key] = float(value)
     for key in ("socket_dir", "socket_path", "slot"):
         if given.get(key) is not None and not isinstance(given[key], str):
             _refuse(key, "a text", given[key])
+    if given.get("socket_dir") is not None and given.get("socket_path") is not None:
+        raise UsageError("load format preload: socket_dir and socket_path are both set: give one")
+    if given.get("slot", "") is None:
+        _refuse("slot", "a text", None)
     options = Options(**given)
     if options.mode not in MODES:
         _refuse("mode", f"one of {list(MODES)}", options.mode)

@@ -162,8 +162,10 @@ class _WriteGuard(TorchDispatchMode):
         if written is None:
             written = self._written[func] = _written_arguments(func)
         for position, name in written:
-            tensor = args[position] if position < len(args) else kwargs.get(name)
-            if isinstance(tensor, torch.Tensor) and self._is_shared(tensor):
+            given = args[position] if position < len(args) else kwargs.get(name)
+            for tensor in given if isinstance(given, (list, tuple)) else (given,):
+                if not isinstance(tensor, torch.Tensor) or not self._is_shared(tensor):
+                    continue
                 if func is torch.ops.aten.copy_.default and _same_place(tensor, args[1]):
                     return tensor  # onto itself: torch would do nothing either
                 raise Unsupported(

@@ -2,6 +2,7 @@
 """Looking for a daemon, waiting for one, copies and fixed addresses, through Python."""
 
 import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -12,9 +13,12 @@ from daemon import Daemon
 from with_daemon import WithDaemon
 
 import preload
+from preload.daemon import daemons_in
 
 
 class Find(WithDaemon):
+    BOTH = [("host:0", "", "READY"), ("host:1", "b", "READY")]
+
     def find(self, **options):
         return preload.find_daemon(socket_dir=self.directory, **options)
 
@@ -49,8 +53,30 @@ class Find(WithDaemon):
     def test_unknown_and_bad_arguments(self):
         with self.assertRaises(TypeError):
             self.find(devise="host:0")
-        with self.assertRaises(preload.UsageError):
-            self.attach(absent_wait=-1)
+        for waits in (
+            {"absent_wait": -1},
+            {"wait": None},
+            {"wait": float("nan")},
+            {"wait": "60"},
+            {"absent_wait": float("nan")},
+            {"connect_timeout": 0},
+            {"connect_timeout": float("nan")},
+        ):
+            (name,) = waits
+            with self.subTest(waits), self.assertRaisesRegex(preload.UsageError, name):
+                self.attach(**waits)
+
+    def test_an_infinite_wait_is_the_longest_there_is(self):
+        with self.attach(wait=float("inf"), absent_wait=float("inf"), connect_timeout=float("inf")) as shard:
+            self.assertEqual(shard.info.device, "host:0")
+
+    def test_all_of_a_directory(self):
+        with Daemon(self.directory, "--device", "host:1", "--slot", "b"):
+            found = daemons_in(self.directory)
+        self.assertEqual(sorted((one.device, one.slot, one.state) for one in found), self.BOTH)
+        self.assertEqual({one.bytes for one in found}, {4 << 20})
+        self.assertEqual([one.device for one in daemons_in(self.directory)], ["host:0"])
+        self.assertEqual(daemons_in(self.directory + "-not-there"), [])
 
 
 class Waiting(unittest.TestCase):
@@ -68,6 +94,21 @@ class Waiting(unittest.TestCase):
             with preload.attach(socket_dir=self.directory, device="host:0", wait=120) as shard:
                 self.assertEqual(len(shard), 28)
             daemon.expect("READY")
+
+    def test_one_that_is_stopped_is_not_absent(self):
+        """An engine that took it for absent would load a second copy, without asking for room."""
+        with Daemon(self.directory) as daemon:
+            where = {"socket_dir": self.directory, "device": "host:0", "connect_timeout": 0.2}
+            daemon.process.send_signal(signal.SIGSTOP)
+            try:
+                found = preload.find_daemon(**where)
+                with self.assertRaisesRegex(preload.Timeout, "does not answer"):
+                    preload.attach(**where, wait=0.5, absent_wait=0)
+            finally:
+                daemon.process.send_signal(signal.SIGCONT)
+            self.assertEqual(found.state, "LOADING")
+            self.assertIn("does not answer", found.text)
+            self.assertEqual(preload.find_daemon(**where).state, "READY")
 
     def test_one_that_failed_says_why(self):
         program = os.environ["PRELOAD_TEST_DAEMON"]

@@ -3,7 +3,9 @@
 
 import copy
 import io
+import os
 import pickle
+import tempfile
 import unittest
 
 from optional_torch import TORCH_DEVICE, needs_torch, torch
@@ -50,6 +52,36 @@ class Guard(WithDaemon):
         with self.assertRaisesRegex(RuntimeError, "write to weight"):
             layer.load_state_dict({"weight": torch.zeros(4, 3, device=TORCH_DEVICE)})
         self.assertTrue(torch.equal(layer.weight, before))
+
+    def test_refuses_every_initializer_but_those_that_documentation_names(self):
+        arguments = {
+            "constant_": (1,),
+            "sparse_": (0.5,),
+        }
+        layer = self.linear()
+        names = {name for name in vars(torch.nn.init) if name.endswith("_") and name[0] != "_"}
+        self.assertGreater(len(names), 10)
+        for name in sorted(names - {"dirac_", "eye_", "orthogonal_"}):  # dirac_ is for three dimensions or more
+            with self.subTest(name), self.assertRaisesRegex(preload.Unsupported, "write to weight"):
+                getattr(torch.nn.init, name)(layer.weight, *arguments.get(name, ()))
+
+    @unittest.skipUnless(torch is not None and torch.distributed.is_available(), "torch has no torch.distributed")
+    def test_data_parallelism_is_refused_unless_it_leaves_the_weights_alone(self):
+        """With an adapter that trains beside them, as PEFT has it."""
+        ddp, scratch = torch.nn.parallel.DistributedDataParallel, tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        store = torch.distributed.FileStore(os.path.join(scratch.name, "store"), 1)
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+        self.addCleanup(torch.distributed.destroy_process_group)
+        module = torch.nn.Sequential(self.linear(), torch.nn.Linear(4, 2, device=TORCH_DEVICE))
+        with self.assertRaisesRegex(preload.Unsupported, "would write to 0.weight.*copy=True"):
+            ddp(module)
+        ddp._set_params_and_buffers_to_ignore_for_model(module, ["0.weight"])
+        wrapped = ddp(module)
+        wrapped(torch.ones(1, 3, device=TORCH_DEVICE)).sum().backward()
+        self.assertIsNotNone(module[1].weight.grad)
+        copied = torch.nn.Sequential(torch.nn.Linear(3, 4, device=TORCH_DEVICE))
+        self.assertIsNotNone(ddp(copied))
 
     def test_reads_as_ever(self):
         layer = self.linear()

@@ -33,6 +33,14 @@ class Kernels(unittest.TestCase):
         self.assertIsNone(loader.error)
         self.assertNotIn("preload-kernels", [thread.name for thread in threading.enumerate()])
 
+    def test_are_loaded_once_for_target_and_draft(self):
+        device = torch.device(TORCH_DEVICE)
+        with mock.patch.object(_kernels.KernelLoader, "_started", None):
+            loader = _kernels.KernelLoader.started(device, torch.bfloat16)
+            self.assertIs(_kernels.KernelLoader.started(device, torch.float16), loader)
+            loader.wait()
+        self.assertIsNone(loader.error)
+
     def test_that_fail_are_not_the_waiter_s_concern(self):
         with mock.patch.object(_kernels, "_small_tables", side_effect=RuntimeError("out of memory")):
             loader = _kernels.KernelLoader(torch.device(TORCH_DEVICE), torch.float32)

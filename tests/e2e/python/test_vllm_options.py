@@ -20,13 +20,17 @@ class VllmOptions(unittest.TestCase):
             "mode": "copy",
             "fallback": False,
             "socket_dir": "/run/p",
-            "socket_path": "/run/p/x.sock",
             "connect_timeout_s": 1,
             "state_timeout_s": 2.5,
             "wait_s": 3,
             "slot": "b",
         }
-        self.assertEqual(parse(given), Options("copy", False, "/run/p", "/run/p/x.sock", 1.0, 2.5, 3.0, "b"))
+        self.assertEqual(parse(given), Options("copy", False, "/run/p", None, 1.0, 2.5, 3.0, "b"))
+        self.assertEqual(parse({"socket_path": "/run/p/x.sock"}).socket_path, "/run/p/x.sock")
+
+    def test_one_place_is_named_not_two(self):
+        with self.assertRaisesRegex(preload.UsageError, "socket_dir and socket_path are both set"):
+            parse({"socket_dir": "/run/p", "socket_path": "/run/p/x.sock"})
 
     def test_unknown_keys_are_named(self):
         with self.assertRaises(preload.UsageError) as caught:
@@ -41,6 +45,10 @@ class VllmOptions(unittest.TestCase):
             {"wait_s": True},
             {"state_timeout_s": "300"},
             {"connect_timeout_s": 0},
+            {"state_timeout_s": None},
+            {"wait_s": float("nan")},
+            {"wait_s": [1]},
+            {"slot": None},
             {"slot": 1},
             {"socket_dir": 7},
         ):

@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "preload/client.hpp"
+#include "serve/connect.hpp"
+#include "serve/keeper.hpp"
 #include "unit/client/client_fixture.hpp"
 
 namespace preload::test {
@@ -166,6 +168,47 @@ TEST_F(DaemonState, OneThatLoadsIsWaitedForFromItsFirstSign) {
   EXPECT_EQ(refused(options), PRELOAD_E_TIMEOUT);
   EXPECT_GE(Clock::now() - start, 300ms);
   EXPECT_THAT(preload_last_error(), HasSubstr("is still loading"));
+}
+
+// As one that was stopped: connections reach its backlog, and nobody answers.
+TEST_F(DaemonState, OneThatHoldsItsLockAndDoesNotAnswerIsNeverAbsent) {
+  const SocketDir directory = made();
+  const Fd lock = take_lock(directory, kEndpoint);
+  const Fd listener = listen_at(directory, kEndpoint.socket_name());
+  StateFile ready = state("READY");
+  ready.pid = 4242;
+  write_state(directory, kEndpoint, ready);
+  AttachOptions options = wanted();
+  options.connect_timeout = 50ms;
+  const Daemon daemon = find_daemon(options);
+  EXPECT_EQ(daemon.state, PRELOAD_DAEMON_LOADING);
+  EXPECT_THAT(daemon.text, AllOf(HasSubstr("does not answer"), HasSubstr("kill -CONT 4242")));
+  options.absent_wait = 0s;
+  options.wait = 200ms;
+  EXPECT_EQ(refused(options), PRELOAD_E_TIMEOUT);
+  EXPECT_THAT(preload_last_error(), HasSubstr("does not answer"));
+}
+
+TEST_F(DaemonState, OneThatLeftItsSocketAndFreedItsLockIsAbsent) {
+  const SocketDir directory = made();
+  const Fd listener = listen_at(directory, kEndpoint.socket_name());
+  write_state(directory, kEndpoint, state("READY"));
+  AttachOptions options = wanted();
+  options.connect_timeout = 50ms;
+  EXPECT_EQ(find_daemon(options).state, PRELOAD_DAEMON_ABSENT);
+}
+
+TEST_F(DaemonState, OneWhoseKeeperDoesNotAnswerIsNotAbsentEither) {
+  const SocketDir directory = made();
+  const Fd lock = take_named_lock(directory, std::string(kKeeperLock), "a keeper");
+  const Fd listener = listen_at(directory, std::string(kKeeperSocket));
+  AttachOptions options = wanted();
+  options.connect_timeout = 50ms;
+  EXPECT_EQ(find_daemon(options).state, PRELOAD_DAEMON_ABSENT);  // none ever served
+  write_state(directory, kEndpoint, state("READY"));
+  const Daemon daemon = find_daemon(options);
+  EXPECT_EQ(daemon.state, PRELOAD_DAEMON_LOADING);
+  EXPECT_THAT(daemon.text, HasSubstr("keeper"));
 }
 
 TEST_F(DaemonState, AFailureOfTheOneThatWasSeenLoadingIsToldAtOnce) {

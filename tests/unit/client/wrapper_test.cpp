@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "preload/client.hpp"
@@ -79,6 +82,17 @@ TEST_F(Wrapper, ThrowsWithStatusAndText) {
     EXPECT_EQ(error.status(), PRELOAD_E_NOT_FOUND);
     EXPECT_THAT(error.what(), ::testing::HasSubstr("absent"));
   }
+}
+
+TEST_F(Wrapper, TakesWaitsLongerThanTheInterfaceCounts) {
+  using namespace std::chrono;
+  EXPECT_EQ(detail::c_milliseconds(days(25)), std::numeric_limits<std::int32_t>::max());
+  EXPECT_EQ(detail::c_milliseconds(milliseconds::max()), std::numeric_limits<std::int32_t>::max());
+  EXPECT_EQ(detail::c_milliseconds(milliseconds(1500)), 1500);
+  EXPECT_LT(detail::c_milliseconds(milliseconds::min()), 0);
+  AttachOptions longer = options();
+  longer.wait = days(25);  // negative, and refused, if it wrapped
+  EXPECT_EQ(Attachment(longer).device(), "host:0");
 }
 
 TEST_F(Wrapper, MovesTheLeaseWithIt) {
