@@ -29,6 +29,7 @@ class HeldPlace {
     is_given_up_ = true;
   }
   bool is_given_up() const noexcept { return is_given_up_; }
+  bool is_held() const noexcept { return socket_.has_value(); }
   void expect_successor() noexcept { holder_ = holder(); }
   // Another's socket lies under the name, or, since a successor was expected, another process wrote
   // itself into the lock.
