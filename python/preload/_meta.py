@@ -119,6 +119,7 @@ class _Walk:
     def __init__(self, skip: tuple):
         self._readers = _Readers((*_LEAVES, *skip))
         self._seen: set = set()
+        self._classes: set = {object, torch.nn.Module, torch.Tensor}  # looked at
         self.found: list = []
 
     def visit(self, root, path: str) -> None:
@@ -128,7 +129,7 @@ class _Walk:
             children = readers[type(value)](value)
             if type(value) in readers.fresh:
                 readers.fresh.remove(type(value))
-                children = [*children, *_of_class(type(value))]
+                children = [*children, *_of_class(type(value), self._classes)]
             for step, child in children:
                 kind = type(child)
                 if readers[kind] is None or (kind in _CONTAINERS and not child) or id(child) in seen:
@@ -173,8 +174,9 @@ def _slots_of(kind: type) -> list:
     return [
         (name, member)
         for held in kind.__mro__
+        if "__slots__" in vars(held)
         for name, member in vars(held).items()
-        if isinstance(member, types.MemberDescriptorType) and "__slots__" in vars(held)
+        if isinstance(member, types.MemberDescriptorType)
     ]
 
 
@@ -186,10 +188,13 @@ def _is_set(slot, value) -> bool:
     return True
 
 
-def _of_class(kind: type):
+def _of_class(kind: type, looked_at: set):
     """What a class itself holds, and those it is made from. Not their methods: those were there before the
     model."""
     for held in kind.__mro__:
+        if held in looked_at:
+            continue
+        looked_at.add(held)
         for name, value in list(vars(held).items()):
             if name[:2] != "__" and isinstance(value, (torch.Tensor, torch.nn.Module, *_CONTAINERS)):
                 yield f"<{held.__qualname__}>.{name}", value
