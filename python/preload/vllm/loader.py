@@ -81,8 +81,12 @@ class PreloadModelLoader(BaseModelLoader):
         resident, coming = memory.held_bytes(acquirer.directory(), on_cuda, self.options.connect_timeout_s)
         if resident or coming:
             ranks = memory.copies(on_cuda, vllm_config)
+            try:
+                needed = self._bytes_of(vllm_config, model_config)
+            except Unsupported:  # its constructor reads weights: as large as what is held, for all that is known
+                needed = resident + coming
             memory.check_second_copy(
-                ranks * self._bytes_of(vllm_config, model_config),
+                ranks * needed,
                 resident,
                 memory.free_bytes(on_cuda),
                 found.device or acquirer.where()["device"],
