@@ -67,7 +67,7 @@ void remove_stale(const SocketDir& directory, const std::string& name, const std
   if (present == Listeners::kRefuse) {
     if (const auto pid = listener_pid(directory, name))
       throw Error(Errc::kBusy,
-                  fmt::format("pid {} listens at '{}' already, though its lock was free: the lock "
+                  fmt::format("pid {} listens at '{}' already, although its lock was free: the lock "
                               "file was removed under it; stop it first",
                               *pid, path));
   }

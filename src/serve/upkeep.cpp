@@ -33,8 +33,8 @@ void Upkeep::turn(const std::function<void()>& bind) {
   if (now < next_) return;
   next_ = now + interval_;
   try {
-    // The lock first: nobody else is to come between.
-    if (lock_ >= 0 && !is_there(names_.lock)) take_lock_again();
+    // The lock first: nobody else is to come between. Who came may have left a file that is free.
+    if (!has_lock() && !lock_is_held(directory_, names_.lock)) take_lock_again();
     if (!is_there(names_.socket) && has_lock()) {
       log::warn(
           fmt::format("'{}/{}' was removed while it is in use, and is made anew: find out "
@@ -77,7 +77,7 @@ bool Upkeep::has_lock() const noexcept {
 }
 
 void Upkeep::take_lock_again() {
-  log::warn(fmt::format("the lock file '{}/{}' was removed while it is held, and is made anew",
+  log::warn(fmt::format("the lock file '{}/{}' was removed while it is in use, and is made anew",
                         directory_.path(), names_.lock));
   named_lock_ = take_named_lock(directory_, names_.lock, "another daemon");
 }

@@ -66,6 +66,16 @@ TEST_F(UpkeepTest, MakesARemovedSocketAndLockAnew) {
   EXPECT_EQ(bound_, 1) << "once";
 }
 
+TEST_F(UpkeepTest, TakesALockThatAnotherLeftBehind) {
+  remove(kPlace.lock_name());
+  EXPECT_THROW(take_lock(directory_, kPlace), Error) << "somebody listens";
+  EXPECT_TRUE(is_there(kPlace.lock_name()));
+  EXPECT_FALSE(lock_is_held(directory_, kPlace.lock_name()));
+  turn();
+  EXPECT_TRUE(lock_is_held(directory_, kPlace.lock_name()));
+  EXPECT_EQ(bound_, 0);
+}
+
 TEST_F(UpkeepTest, LeavesALockToWhoHasTakenIt) {
   remove(kPlace.socket_name());
   remove(kPlace.lock_name());
