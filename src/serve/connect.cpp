@@ -66,10 +66,11 @@ void remove_stale(const SocketDir& directory, const std::string& name, const std
                             user_text(::geteuid())));
   if (present == Listeners::kRefuse) {
     if (const auto pid = listener_pid(directory, name))
-      throw Error(Errc::kBusy,
-                  fmt::format("pid {} listens at '{}' already, although its lock was free: the lock "
-                              "file was removed under it; stop it first",
-                              *pid, path));
+      throw Error(
+          Errc::kBusy,
+          fmt::format("pid {} listens at '{}' already, although its lock was free: the lock "
+                      "file was removed under it; stop it first",
+                      *pid, path));
   }
   check_sys(::unlinkat(directory.fd(), name.c_str(), 0),
             fmt::format("cannot remove the stale socket '{}'", path), Errc::kUsage);

@@ -8,7 +8,7 @@ namespace preload {
 // What may hold a descriptor each, by the process's limit.
 
 std::size_t connection_capacity();  // at once
-std::size_t artifact_capacity();  // of one place
+std::size_t artifact_capacity();    // of one place
 // As many leases as the limit leaves beside connections, slabs and artifacts, when all that a
 // keeper or a successor is sent is needed twice.
 std::size_t lease_capacity(std::size_t max_connections, std::size_t slabs);
