@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a job ends: refusals, signals, killed ranks, a busy place; and what it leaves behind."""
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -283,6 +284,18 @@ class Suspended(harness.Case):
 class TidiedUp(harness.Case):
     """Somebody clears the socket directory under what runs, as systemd-tmpfiles does with what is old."""
 
+    def are_held(self, names):
+        """Whether all is there again, and the locks are somebody's: a file may be what a refused daemon left."""
+        if not {path.name for path in self.sockets.iterdir()} >= set(names):
+            return False
+        for name in names:
+            if not name.endswith(".lock"):
+                continue
+            with open(self.sockets / name, "rb") as file, contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return False
+        return True
+
     def test_a_daemon_and_its_keeper_stay_the_only_ones_and_are_found_again(self):
         model = make_llama(self.root / "model", *SMALL)
         self.sockets.mkdir(mode=0o700)
@@ -300,7 +313,7 @@ class TidiedUp(harness.Case):
                 if pattern != "*":  # with both gone nothing tells, until they are made anew
                     second = self.start(model)
                     self.assertEqual(second.wait_end(30), 6, second.log)
-                eventually(lambda: {path.name for path in self.sockets.iterdir()} >= set(names), 10, "all to be there")
+                eventually(lambda: self.are_held(names), 10, "all to be there and held")
                 self.preload("attach", "--all")
                 third = self.start(model)
                 self.assertEqual(third.wait_end(30), 6, third.log)
