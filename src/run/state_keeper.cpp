@@ -85,11 +85,7 @@ void StateKeeper::write_first(const Watched& role) {
 void StateKeeper::remove(Watched& role) noexcept {
   if (std::exchange(role.gone, true)) return;
   const Endpoint& at = role.kept.endpoint;
-  try {
-    remove_state(directory_, role.kept.succeeds ? at.next_state_name() : at.state_name());
-  } catch (const Error& error) {
-    log::warn(error.what());
-  }
+  remove_file(role.kept.succeeds ? at.next_state_name() : at.state_name());
 }
 
 bool StateKeeper::write_ready() noexcept {
@@ -103,14 +99,14 @@ bool StateKeeper::write_ready() noexcept {
     role.kept.state.progress.bytes = role.kept.state.progress.total_bytes =
         role.kept.progress->total_bytes;
     all = write(role) && all;
-    if (succeeded) remove_next(role);
+    if (succeeded) remove_file(role.kept.endpoint.next_state_name());
   }
   return all;
 }
 
-void StateKeeper::remove_next(const Watched& role) noexcept {
+void StateKeeper::remove_file(const std::string& name) noexcept {
   try {
-    remove_state(directory_, role.kept.endpoint.next_state_name());
+    remove_state(directory_, name);
   } catch (const Error& error) {
     log::warn(error.what());
   }

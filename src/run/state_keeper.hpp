@@ -70,7 +70,7 @@ class StateKeeper {
   void write_removed() noexcept;  // what is not there any more
   bool write_ready() noexcept;    // of every role; false where one could not be
   void remove(Watched& role) noexcept;
-  void remove_next(const Watched& role) noexcept;
+  void remove_file(const std::string& name) noexcept;
   void report();  // LOADING, how far
   wire::Progress measure(Watched& role, std::chrono::steady_clock::time_point now);
   void tell(const RankProgress& own, std::chrono::steady_clock::time_point now);

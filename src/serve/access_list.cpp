@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>

@@ -40,6 +40,7 @@ sockaddr_un address_of(const std::string& path) {
   return address;
 }
 
+// At this instant; see listener_pid().
 std::optional<int> listener_now(const SocketDir& directory, const std::string& socket_name) {
   const Fd socket = make_socket();
   const sockaddr_un address = address_of(directory.proc_path(socket_name));

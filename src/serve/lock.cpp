@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "serve/connect.hpp"
+#include "serve/named_file.hpp"
 #include "serve/peer.hpp"
 #include "serve/socket_dir.hpp"
 
@@ -74,24 +75,16 @@ std::optional<int> lock_holder(const SocketDir& directory, const std::string& lo
   return pid;
 }
 
-bool has_name(const SocketDir& directory, const std::string& name, const Fd& fd) {
-  struct stat named {};
-  struct stat ours {};
-  return ::fstatat(directory.fd(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-         ::fstat(fd.get(), &ours) == 0 && named.st_ino == ours.st_ino &&
-         named.st_dev == ours.st_dev;
-}
-
 Fd take_named_lock(const SocketDir& directory, const std::string& name, const std::string& whose) {
   const auto deadline = Clock::now() + kLockPatience;
   Fd fd = open_lock(directory, name);
   // A file that was removed between the two steps locks nobody else out.
-  while (!try_lock(fd.get(), LOCK_EX) || !has_name(directory, name, fd)) {
+  while (!try_lock(fd.get(), LOCK_EX) || !is_named(directory, name, fd.get())) {
     if (Clock::now() >= deadline)
       throw Error(Errc::kBusy, fmt::format("{} runs already: {} holds the lock '{}/{}'", whose,
                                            holder_text(directory, name), directory.path(), name));
     std::this_thread::sleep_for(kLockRetry);
-    if (!has_name(directory, name, fd)) fd = open_lock(directory, name);
+    if (!is_named(directory, name, fd.get())) fd = open_lock(directory, name);
   }
   note_holder(fd);
   // Whom an earlier daemon let in is not let in for good.

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "serve/named_file.hpp"
 
 namespace preload {
 namespace {
@@ -63,17 +64,8 @@ bool Upkeep::is_there(const std::string& name) const noexcept {
 
 // Whether the file of that name is one that we hold; who took another's place has it to itself.
 bool Upkeep::has_lock() const noexcept {
-  struct stat named {};
-  if (lock_ < 0) return true;
-  if (::fstatat(directory_.fd(), names_.lock.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0)
-    return false;
-  for (const int fd : {lock_, named_lock_.get()}) {
-    struct stat held {};
-    if (fd >= 0 && ::fstat(fd, &held) == 0 && held.st_ino == named.st_ino &&
-        held.st_dev == named.st_dev)
-      return true;
-  }
-  return false;
+  return lock_ < 0 || is_named(directory_, names_.lock, lock_) ||
+         is_named(directory_, names_.lock, named_lock_.get());
 }
 
 void Upkeep::take_lock_again() {

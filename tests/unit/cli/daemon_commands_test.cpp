@@ -351,15 +351,21 @@ TEST(StopCommand, KillsADaemonThatIsSuspendedAndSaysThatItWasNoCleanEnd) {
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-TEST(StopCommand, EndsAServingDaemon) {
-  LiveServer live;
-  live.start();
+// Stops what runs in the server's directory; the server ends as it is asked to.
+Outcome stopped(LiveServer& live) {
   std::thread daemon([&] {
     live.join();
     live.end();
   });
-  const Outcome outcome = run(run_stop, live.temp().path(), {"--timeout", "20", "--json"});
+  Outcome outcome = run(run_stop, live.temp().path(), {"--timeout", "20", "--json"});
   daemon.join();
+  return outcome;
+}
+
+TEST(StopCommand, EndsAServingDaemon) {
+  LiveServer live;
+  live.start();
+  const Outcome outcome = stopped(live);
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(json::parse(outcome.out)["daemons"][0]["stopped"], true);
 }
@@ -377,12 +383,7 @@ TEST(StopCommand, TerminatesASuccessorThatLoadsToo) {
   LiveServer live;
   live.start();
   LoadingDaemon successor(live.directory(), true, true);
-  std::thread daemon([&] {
-    live.join();
-    live.end();
-  });
-  const Outcome outcome = run(run_stop, live.temp().path(), {"--timeout", "20", "--json"});
-  daemon.join();
+  const Outcome outcome = stopped(live);
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(json::parse(outcome.out)["daemons"].size(), 2U);
   const int status = successor.end();

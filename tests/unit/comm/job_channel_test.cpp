@@ -240,14 +240,25 @@ void bind_frozen(const Fd& frozen) {
   ASSERT_TRUE(connection.flush());
 }
 
-TEST(JobChannel, BearsLongerWithASilentRankOnceTheJobIsReady) {
-  JobHub hub(2, nobody_else, kQuick);
-  Rank zero(hub.address(), 0);
-  const Fd frozen = frozen_rank(hub.address(), 1);
-  ASSERT_TRUE(frozen);
-  zero->bound();
-  bind_frozen(frozen);
-  ASSERT_TRUE(zero.hears_ready());
+// A job that is READY, of rank 0 and one that is silent from then on.
+class SilentRank : public testing::Test {
+ protected:
+  void SetUp() override {
+    frozen_ = frozen_rank(hub.address(), 1);
+    ASSERT_TRUE(frozen_);
+    zero->bound();
+    bind_frozen(frozen_);
+    ASSERT_TRUE(zero.hears_ready());
+  }
+
+  JobHub hub{2, nobody_else, kQuick};
+  Rank zero{hub.address(), 0};
+
+ private:
+  Fd frozen_;
+};
+
+TEST_F(SilentRank, IsBorneWithForLongerOnceTheJobIsReady) {
   const auto start = Clock::now();
   EXPECT_FALSE(zero.hears_failure(kQuick.lost + milliseconds(700)));
   const auto failure = zero.hears_failure();
@@ -255,14 +266,7 @@ TEST(JobChannel, BearsLongerWithASilentRankOnceTheJobIsReady) {
   EXPECT_GE(Clock::now() - start, kQuick.lost_when_ready - milliseconds(500));
 }
 
-TEST(JobChannel, AStopOfTheJobDoesNotLeaveASilentRankBehind) {
-  JobHub hub(2, nobody_else, kQuick);
-  Rank zero(hub.address(), 0);
-  const Fd frozen = frozen_rank(hub.address(), 1);
-  ASSERT_TRUE(frozen);
-  zero->bound();
-  bind_frozen(frozen);
-  ASSERT_TRUE(zero.hears_ready());
+TEST_F(SilentRank, IsNotLeftBehindByAStopOfTheJob) {
   zero->request_stop();
   ASSERT_TRUE(zero.hears_stop());
   zero->bye();
