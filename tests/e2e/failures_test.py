@@ -249,7 +249,7 @@ class Suspended(harness.Case):
         model = make_llama(self.root / "model", *SMALL)
         self.daemon = self.start(model, "-tp", 2, ranks=2).wait_ready()
         self.pids = [self.pid_of_rank(rank) for rank in (0, 1)]
-        os.kill(self.pids[1], signal.SIGSTOP)
+        harness.suspend(self.pids[1])
 
     def state_of(self, pid):
         return next(d["state"] for d in self.status() if d["pid"] == pid)

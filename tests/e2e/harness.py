@@ -77,6 +77,13 @@ def is_running(pid):
     return fields[0] not in "ZX"
 
 
+def suspend(pid):
+    """Stops the process with SIGSTOP; returns when it runs no more."""
+    os.kill(pid, signal.SIGSTOP)
+    stat = pathlib.Path(f"/proc/{pid}/stat")
+    eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", 30, f"pid {pid} to be suspended")
+
+
 def make_llama(out, *flags):
     command = [sys.executable, str(REPOSITORY / "tests/support/make_llama.py"), str(out)]
     command += map(str, flags)

@@ -8,7 +8,7 @@ import random
 import signal
 import time
 
-from harness import eventually
+from harness import eventually, suspend
 from keeper_test import LIMIT_S
 from read_faults import ReadFaults
 
@@ -79,7 +79,7 @@ class Round:
         self.keeper.process.kill()
         self.keeper.process.wait()
         self.keeper = self.case.start_keeper("--stay")
-        os.kill(self.keeper.process.pid, signal.SIGSTOP)
+        suspend(self.keeper.process.pid)
         time.sleep(random.uniform(0, 1.5))  # it looks for a keeper once a second
         self.daemon.process.kill()
         os.kill(self.keeper.process.pid, signal.SIGCONT)

@@ -99,7 +99,7 @@ class HealthTest(Monitored):
         self.becomes(200)
         victim = self.pid_of_rank(1)
         # A launcher that sees nothing ends nobody: rank 0 waits a second for it, and then ends by itself.
-        os.kill(daemon.process.pid, signal.SIGSTOP)
+        harness.suspend(daemon.process.pid)
         os.kill(victim, signal.SIGKILL)
         answers = []
         while not answers or answers[-1][0] is not None:

@@ -233,7 +233,7 @@ class Failures(SuccessionCase):
         first = self.start(self.settled_model()).wait_ready()
         pid = self.pid_of_rank(0)
         second = self.start_slow_successor()
-        os.kill(pid, signal.SIGSTOP)
+        harness.suspend(pid)
         self.addCleanup(lambda: first.process.poll() is None and os.kill(pid, signal.SIGCONT))
         second.wait_ready()
         self.assertIn("has ended or hangs", second.log)

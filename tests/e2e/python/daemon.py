@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,11 @@ class Daemon:
     def go_on(self) -> None:
         self.process.stdin.write("go on\n")
         self.process.stdin.flush()
+
+    def suspend(self) -> None:
+        """Returns when it runs no more."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
 
     def kill(self) -> None:
         self.process.kill()

@@ -99,7 +99,7 @@ class Waiting(unittest.TestCase):
         """An engine that took it for absent would load a second copy, without asking for room."""
         with Daemon(self.directory) as daemon:
             where = {"socket_dir": self.directory, "device": "host:0", "connect_timeout": 0.2}
-            daemon.process.send_signal(signal.SIGSTOP)
+            daemon.suspend()
             try:
                 found = preload.find_daemon(**where)
                 with self.assertRaisesRegex(preload.Timeout, "does not answer"):
@@ -108,7 +108,7 @@ class Waiting(unittest.TestCase):
                 daemon.process.send_signal(signal.SIGCONT)
             self.assertEqual(found.state, "LOADING")
             self.assertIn("does not answer", found.text)
-            self.assertEqual(preload.find_daemon(**where).state, "READY")
+            self.assertEqual(preload.find_daemon(**where | {"connect_timeout": 30}).state, "READY")
 
     def test_one_that_failed_says_why(self):
         program = os.environ["PRELOAD_TEST_DAEMON"]

@@ -78,6 +78,13 @@ class LoadingDaemon {
     if (pid_ > 0) end(SIGKILL);
   }
   pid_t pid() const { return pid_; }
+  // Returns when it runs no more: until then a signal that ends it would overtake this one.
+  void suspend() {
+    ::kill(pid_, SIGSTOP);
+    int status = 0;
+    EXPECT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
+    EXPECT_TRUE(WIFSTOPPED(status));
+  }
   int end(int signal = 0) {
     if (signal != 0) ::kill(pid_, signal);
     int status = 0;
@@ -341,7 +348,7 @@ TEST(ReleaseCommand, EndsWithSevenWhereNobodyServes) {
 TEST(StopCommand, KillsADaemonThatIsSuspendedAndSaysThatItWasNoCleanEnd) {
   const TempDir temp;
   LoadingDaemon daemon(temp.open(), true);
-  ::kill(daemon.pid(), SIGSTOP);
+  daemon.suspend();
   testing::internal::CaptureStderr();
   const Outcome outcome = run(run_stop, temp.path(), {"--timeout", "1"});
   EXPECT_EQ(outcome.status, 1);
