@@ -9,10 +9,24 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <random>
+#include <system_error>
 #include <utility>
 
 namespace preload {
+namespace {
+
+// For messages; "?" where that cannot be told.
+std::string path_of(int directory) {
+  std::error_code failed;
+  const auto path = directory == AT_FDCWD ? std::filesystem::current_path(failed)
+                                          : std::filesystem::read_symlink(
+                                                fmt::format("/proc/self/fd/{}", directory), failed);
+  return failed ? "?" : path.string();
+}
+
+}  // namespace
 
 void FdTraits::close(int fd) noexcept { ::close(fd); }
 
@@ -126,8 +140,12 @@ void write_file_at(int directory, const std::string& name, std::string_view text
   try {
     write_full(fd.get(), std::as_bytes(std::span(text)), fmt::format("'{}'", temporary));
     check_sys(::fsync(fd.get()), fmt::format("cannot sync '{}'", temporary));
-    check_sys(::renameat(directory, temporary.c_str(), directory, name.c_str()),
-              fmt::format("cannot rename '{}' to '{}'", temporary, name));
+    const int renamed = ::renameat(directory, temporary.c_str(), directory, name.c_str());
+    if (renamed != 0 && errno == EISDIR)
+      throw Error(Errc::kUsage,
+                  fmt::format("'{}/{}' is a directory where a file is to be written: remove it",
+                              path_of(directory), name));
+    check_sys(renamed, fmt::format("cannot rename '{}' to '{}'", temporary, name));
   } catch (...) {
     ::unlinkat(directory, temporary.c_str(), 0);
     throw;

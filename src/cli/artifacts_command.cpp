@@ -99,7 +99,7 @@ void print_details(const std::vector<Entry>& entries) {
   for (const Entry& entry : entries) {
     fmt::print("{}\n  {} ({} bytes), made {} ago on {}, used {} ago\n  sha256 {}\n",
                entry.key.text(), format_bytes(entry.bytes), entry.bytes,
-               format_age(now - entry.created), entry.host, format_age(now - entry.used),
+               format_age(now - entry.created), one_line(entry.host), format_age(now - entry.used),
                entry.sha256);
     print_fields("made under", entry.metadata.environment);
     print_fields("labels", entry.metadata.labels);

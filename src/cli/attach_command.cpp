@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/log.hpp"
+#include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/daemon_views.hpp"
 #include "cli/dump.hpp"
@@ -74,14 +75,14 @@ std::string shard_text(const LocalShard& shard) {
   std::string text = fmt::format(
       "{}: rank {} (dp {} pp {} tp {}), {}, key {}…{}\n  {}, {}, attached in {:.2f} ms\n",
       client::describe(shard.endpoint), rank.global, rank.dp, rank.pp, rank.tp,
-      shard.description.model, shard.attachment->reply().key.substr(0, 12),
+      one_line(shard.description.model), shard.attachment->reply().key.substr(0, 12),
       evidence_text(shard.attachment->evidence()), counted(manifest.size(), "tensor"),
       format_bytes(shard.attachment->bytes()), shard.attach_ms);
   for (std::size_t i = 0; i < manifest.size(); ++i) {
     const wire::ManifestTensor tensor = manifest[i];
-    text += fmt::format("    {:<64} {:<8} {:<18} {}{}\n", tensor.name, dtype_name(tensor.dtype),
-                        to_string(tensor.shape),
-                        tensor.alias ? fmt::format("is {}", manifest[*tensor.alias].name)
+    text += fmt::format("    {:<64} {:<8} {:<18} {}{}\n", one_line(tensor.name),
+                        dtype_name(tensor.dtype), to_string(tensor.shape),
+                        tensor.alias ? fmt::format("is {}", one_line(manifest[*tensor.alias].name))
                                      : format_bytes(tensor.bytes),
                         tensor.cls == TensorClass::kPrivate ? ", private" : "");
   }

@@ -11,6 +11,7 @@
 #include "base/bytes.hpp"
 #include "base/counted.hpp"
 #include "base/error.hpp"
+#include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/draft_options.hpp"
 #include "cli/group_reads.hpp"
@@ -53,9 +54,9 @@ std::string tensors_json(const CopyProgram& program) {
 std::string tensors_table(const CopyProgram& program) {
   std::string out;
   for (const TargetTensor& tensor : program.tensors) {
-    out += fmt::format("    {:<56} {:<5} {:<16} {}\n", tensor.name, dtype_name(tensor.dtype),
-                       to_string(tensor.shape),
-                       tensor.alias ? "is " + program.tensors[*tensor.alias].name
+    out += fmt::format("    {:<56} {:<5} {:<16} {}\n", one_line(tensor.name),
+                       dtype_name(tensor.dtype), to_string(tensor.shape),
+                       tensor.alias ? "is " + one_line(program.tensors[*tensor.alias].name)
                                     : format_bytes(extent_bytes(tensor)));
   }
   return out;

@@ -83,7 +83,7 @@ void print_row(const Row& row, const std::vector<std::size_t>& widths) {
 void print_progress(wire::Progress progress) {
   progress.slowest_rank.reset();  // of the job, not this daemon's
   if (progress.bytes_per_s) fmt::print("  {}\n", wire::describe(progress));
-  if (progress.stalled) fmt::print("  {}\n", wire::describe(*progress.stalled));
+  if (progress.stalled) fmt::print("  {}\n", one_line(wire::describe(*progress.stalled)));
 }
 
 // What does not fit into columns, under the daemon's row.

@@ -7,6 +7,7 @@
 
 #include "base/counted.hpp"
 #include "base/log.hpp"
+#include "base/printable.hpp"
 #include "cli/command.hpp"
 #include "cli/local_daemons.hpp"
 #include "cli/verify_hashes.hpp"
@@ -71,10 +72,11 @@ ordered_json verdict_json(const Verdict& verdict) {
 std::string verdict_text(const Verdict& verdict, bool against) {
   std::string text;
   for (const Mismatch& mismatch : verdict.mismatches) {
-    text += fmt::format(
-        "rank {} {}: {} differs from {}\n", mismatch.rank, role_name(mismatch.role),
-        mismatch.tensor.tensor,
-        mismatch.tensor.source ? "the checkpoint's " + *mismatch.tensor.source : "what was loaded");
+    text +=
+        fmt::format("rank {} {}: {} differs from {}\n", mismatch.rank, role_name(mismatch.role),
+                    one_line(mismatch.tensor.tensor),
+                    mismatch.tensor.source ? "the checkpoint's " + one_line(*mismatch.tensor.source)
+                                           : "what was loaded");
   }
   return text + fmt::format("{} checked{}, {}\n", counted(verdict.checked, "tensor"),
                             against ? " against their hashes and the checkpoint" : "",

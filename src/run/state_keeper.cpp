@@ -75,6 +75,7 @@ void StateKeeper::write_first(const Watched& role) {
   try {
     write_state(directory_, role.kept.endpoint, role.kept.state);
   } catch (const Error& error) {
+    if (error.code() == Errc::kUsage) throw;  // it says what to do
     throw Error(Errc::kUsage,
                 fmt::format("{}/{} is not written: {}: make room in the socket directory's file "
                             "system, or choose another with --weight-cache-socket-dir",

@@ -42,19 +42,25 @@ void check_lock_file(int fd, const std::string& path, const std::vector<unsigned
                                         path, kind_text(status.st_mode), user_text(status.st_uid)));
 }
 
+// Of an open that has just failed, or not.
+void check_opened(int raw, const std::string& path) {
+  if (raw < 0 && (errno == ELOOP || errno == EISDIR))
+    throw Error(Errc::kUsage, fmt::format("'{}' is a {}, not a lock file of ours: remove it", path,
+                                          errno == ELOOP ? "symbolic link" : "directory"));
+  check_sys(raw, fmt::format("cannot open the lock file '{}'", path), Errc::kUsage);
+}
+
 Fd open_lock(const SocketDir& directory, const std::string& name) {
   const std::string path = directory.path() + "/" + name;
   const int raw = ::openat(directory.fd(), name.c_str(),
                            O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
-  if (raw < 0 && errno == ELOOP)
-    throw Error(Errc::kUsage, fmt::format("'{}' is a symbolic link: remove it", path));
   if (raw < 0 && (errno == ENOSPC || errno == EDQUOT))
     throw Error(Errc::kUsage,
                 fmt::format("there is no room for the lock file '{}' ({}): make some in the socket "
                             "directory's file system, or choose another with "
                             "--weight-cache-socket-dir",
                             path, errno_text(errno)));
-  check_sys(raw, fmt::format("cannot open the lock file '{}'", path), Errc::kUsage);
+  check_opened(raw, path);
   Fd fd(raw);
   check_lock_file(fd.get(), path, {});
   return fd;
@@ -138,7 +144,7 @@ bool lock_is_held(const SocketDir& directory, const std::string& lock_name) {
       ::openat(directory.fd(), lock_name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
   if (raw < 0 && errno == ENOENT) return false;
   const std::string path = directory.path() + "/" + lock_name;
-  check_sys(raw, fmt::format("cannot open the lock file '{}'", path), Errc::kUsage);
+  check_opened(raw, path);
   const Fd fd(raw);
   check_lock_file(fd.get(), path, directory.allow_uids());
   // Shared, so that probes never disturb each other; given back by the close.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -17,6 +18,7 @@ namespace {
 
 // What removes files by their age waits for days.
 constexpr auto kTouch = std::chrono::hours(1);
+constexpr int kTurnsUntilLost = 2;
 
 }  // namespace
 
@@ -36,6 +38,7 @@ void Upkeep::turn(const std::function<void()>& bind) {
   try {
     // The lock first: nobody else is to come between. Who came may have left a file that is free.
     if (!has_lock() && !lock_is_held(directory_, names_.lock)) take_lock_again();
+    look_for_another();
     if (!is_there(names_.socket) && has_lock()) {
       log::warn(
           fmt::format("'{}/{}' was removed while it is in use, and is made anew: find out "
@@ -66,6 +69,18 @@ bool Upkeep::is_there(const std::string& name) const noexcept {
 bool Upkeep::has_lock() const noexcept {
   return lock_ < 0 || is_named(directory_, names_.lock, lock_) ||
          is_named(directory_, names_.lock, named_lock_.get());
+}
+
+// Who has the lock for an instant only finds that somebody serves here, and goes.
+void Upkeep::look_for_another() {
+  lost_turns_ = has_lock() ? 0 : lost_turns_ + 1;
+  if (lost_turns_ != kTurnsUntilLost) return;
+  const auto pid = lock_holder(directory_, names_.lock);
+  log::error(fmt::format(
+      "pid {} has taken this daemon's place after '{}/{}' was removed: engines that have weights "
+      "of this one keep them, new ones find the other; end this one (kill {}) when they have ended",
+      pid ? std::to_string(*pid) : "of another daemon", directory_.path(), names_.lock,
+      ::getpid()));
 }
 
 void Upkeep::take_lock_again() {

@@ -13,6 +13,7 @@ namespace preload {
 
 // Keeps a place what it is while its daemon runs, whoever tidies up the socket directory: the
 // files' times say that they are in use, and a socket or lock whose name was removed gets it back.
+// A place that another daemon has taken meanwhile is left to it, and that is said once.
 class Upkeep {
  public:
   using Clock = std::chrono::steady_clock;
@@ -31,6 +32,7 @@ class Upkeep {
  private:
   bool is_there(const std::string& name) const noexcept;
   bool has_lock() const noexcept;
+  void look_for_another();
   void take_lock_again();
   void touch() const noexcept;
 
@@ -40,6 +42,7 @@ class Upkeep {
   const std::chrono::milliseconds interval_;
   Fd named_lock_;  // on the file that took the place of a removed one
   bool failed_ = false;
+  int lost_turns_ = 0;  // in a row
   Clock::time_point next_, touched_;
 };
 

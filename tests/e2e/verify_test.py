@@ -65,6 +65,24 @@ class Verify(harness.Case):
         self.assertNotEqual(json.loads(self.key(model, *flags))["key"], served["key"])
         self.assert_stops_clean(daemon)
 
+    def test_a_tensors_name_neither_begins_a_line_nor_moves_the_cursor(self):
+        name, shown = "w\npreload: READY \x1b[2K", "w\\npreload: READY \\x1b[2K"
+        model = self.root / "model"
+        model.mkdir()
+        (model / "config.json").write_text(json.dumps({"architectures": ["TestForMaskedLM"], "model_type": "test"}))
+        header = json.dumps({name: {"dtype": "F32", "shape": [32], "data_offsets": [0, 128]}}).encode()
+        (model / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(128))
+        flags = ["--layout", "hf"]
+        texts = [harness.run("plan", "--model", model, "--ranks", 1, *flags)]
+        daemon = self.start(model, *flags).wait_ready()
+        texts.append(self.preload("attach"))
+        flip_byte(model / "model.safetensors", name, 77)
+        texts.append(self.preload("verify", "--against", model, status=3))
+        for text in texts:
+            self.assertIn(shown, text)
+            self.assertNotIn("\x1b", text)
+        self.assert_stops_clean(daemon)
+
     def key(self, model, *flags):
         return harness.run("key", model, *flags, "--json")
 

@@ -9,6 +9,8 @@
 
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -81,6 +83,23 @@ TEST(Fd, WriteFileAtReplacesTheWholeFileAndLeavesNoOther) {
   struct stat status {};
   ASSERT_EQ(::fstatat(directory.get(), "state", &status, 0), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600U);
+}
+
+TEST(Fd, WriteFileAtNamesADirectoryThatIsInItsPlace) {
+  const test::TempDir dir;
+  const Fd directory = open_fd(AT_FDCWD, dir.path(), O_RDONLY | O_DIRECTORY, 0, Errc::kInternal);
+  ASSERT_EQ(::mkdirat(directory.get(), "state", 0700), 0);
+  try {
+    write_file_at(directory.get(), "state", "text");
+    FAIL() << "written over a directory";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::kUsage);
+    EXPECT_NE(std::string(error.what()).find("'" + (dir / "state") + "' is a directory"),
+              std::string::npos)
+        << error.what();
+  }
+  const auto files = std::filesystem::directory_iterator(dir.path());
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "the directory alone";
 }
 
 TEST(Fd, WritersOfOneProcessIdDoNotMeetInAFile) {

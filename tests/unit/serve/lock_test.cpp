@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,6 +63,32 @@ TEST(Lock, OfAFileThatWasRemovedLetsNoSecondDaemonIn) {
     }
     EXPECT_TRUE(connect_to(directory, kEndpoint.socket_name(), 1000)) << "the first one's stays";
   }
+}
+
+TEST(Lock, IsNoDirectoryAndNoSymbolicLink) {
+  const TempDir temp;
+  const SocketDir directory = temp.open();
+  const std::string path = temp.file(kEndpoint.lock_name());
+  const auto is_refused = [&](const char* kind) {
+    for (const bool take : {true, false}) {
+      try {
+        if (take)
+          take_lock(directory, kEndpoint);
+        else
+          lock_is_held(directory, kEndpoint.lock_name());
+        ADD_FAILURE() << "a " << kind << " is a lock";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::kUsage);
+        EXPECT_THAT(error.what(),
+                    AllOf(HasSubstr("'" + path + "'"), HasSubstr(kind), HasSubstr("remove it")));
+      }
+    }
+  };
+  ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
+  is_refused("directory");
+  ASSERT_EQ(::rmdir(path.c_str()), 0);
+  ASSERT_EQ(::symlink("/etc/hostname", path.c_str()), 0);
+  is_refused("symbolic link");
 }
 
 TEST(Lock, IsOfTheFileThatHasTheNameInTheEnd) {

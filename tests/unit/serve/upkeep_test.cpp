@@ -85,7 +85,22 @@ TEST_F(UpkeepTest, LeavesALockToWhoHasTakenIt) {
   turn();
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(bound_, 0) << "whose place it is now";
-  EXPECT_EQ(said.find("was removed"), std::string::npos) << said;
+  EXPECT_EQ(said.find("is made anew"), std::string::npos) << said;
+}
+
+TEST_F(UpkeepTest, SaysOnceThatAnotherHasThePlace) {
+  remove(kPlace.socket_name());
+  remove(kPlace.lock_name());
+  const Fd other = take_lock(directory_, kPlace);
+  testing::internal::CaptureStderr();
+  turn();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "it may go again";
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) turn();
+  const std::string said = testing::internal::GetCapturedStderr();
+  const std::size_t at = said.find("has taken this daemon's place");
+  EXPECT_NE(at, std::string::npos) << said;
+  EXPECT_EQ(said.find("has taken this daemon's place", at + 1), std::string::npos) << said;
 }
 
 }  // namespace
