@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "support/no_room.hpp"
 #include "support/temp_dir.hpp"
 
 namespace preload::run {
@@ -112,16 +113,30 @@ TEST_F(StateKeeperTest, SaysReadyLateRatherThanNeverWhenThereWasNoRoom) {
   EXPECT_EQ(now().state, "READY");
 }
 
-TEST_F(StateKeeperTest, SaysWhatToDoWhereThereIsNoRoomFromTheStart) {
+TEST_F(StateKeeperTest, SaysWhatToDoWhereItCannotWriteFromTheStart) {
   const Endpoint endpoint{"host:1", "", Role::kTarget};
-  std::filesystem::create_directory(temp_ / ("sockets/" + endpoint.state_name()));
-  LoadProgress progress;
-  try {
-    const StateKeeper keeper(directory_, {{endpoint, StateFile(), &progress}}, 0, supervision_);
-    ADD_FAILURE() << "nobody could wait for it";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("--weight-cache-socket-dir"));
+  const auto refusal = [&]() -> std::string {
+    LoadProgress progress;
+    try {
+      const StateKeeper keeper(directory_, {{endpoint, StateFile(), &progress}}, 0, supervision_);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::kUsage);
+      return error.what();
+    }
+    return "none: nobody could wait for it";
+  };
+  keeper_.reset();
+  std::string text;
+  {
+    const test::NoRoom no_room;
+    text = refusal();
   }
+  EXPECT_THAT(text, testing::AllOf(testing::HasSubstr("make room"),
+                                   testing::HasSubstr("--weight-cache-socket-dir")));
+
+  const std::string path = temp_ / ("sockets/" + endpoint.state_name());
+  std::filesystem::create_directory(path);
+  EXPECT_EQ(refusal(), "'" + path + "' is a directory where a file is to be written: remove it");
 }
 
 TEST_F(StateKeeperTest, SaysLoadingAtOnceAndHowFarItIs) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "base/error.hpp"
 #include "serve/connect.hpp"
 #include "serve/socket_dir.hpp"
+#include "support/no_room.hpp"
 #include "unit/serve/temp_dir.hpp"
 
 namespace preload {
@@ -178,20 +178,14 @@ TEST(Lock, ProbesNeverMakeADaemonFail) {
   prober.join();
 }
 
-// A file size limit stands for a full file system.
 TEST(Lock, IsTakenWhereNothingCanBeWritten) {
   const TempDir temp;
   const SocketDir directory = temp.open();
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-  rlimit none = before;
-  none.rlim_cur = 0;
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
   Fd lock;
-  EXPECT_NO_THROW(lock = take_lock(directory, kEndpoint));
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  ::signal(SIGXFSZ, handler);
+  {
+    const test::NoRoom no_room;
+    EXPECT_NO_THROW(lock = take_lock(directory, kEndpoint));
+  }
   EXPECT_TRUE(lock_is_held(directory, kEndpoint.lock_name()));
   EXPECT_EQ(lock_holder(directory, kEndpoint.lock_name()), std::nullopt);
   try {
